@@ -1,0 +1,1 @@
+"""Learned policies: networks, training and shipped weights."""

@@ -1,0 +1,27 @@
+"""Multi-SPIN Gym: reinforcement-learning environments of multi-access speculative inference.
+
+Importing the package registers its environments with Gymnasium::
+
+    import gymnasium as gym
+    import multispin_env
+
+    env = gym.make("multispin/DraftLength-v0", scenario="qwen2.5")
+"""
+
+from gymnasium.envs.registration import register, registry
+
+from multispin_env.scenario import Scenario, list_scenarios
+
+__version__ = "0.1.0"
+__all__ = ["Scenario", "list_scenarios", "register_environments"]
+
+
+def register_environments() -> None:
+    """Register all ids with Gymnasium; harmless when they are registered already."""
+    for name in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth"):
+        environment_id = f"multispin/{name}-v0"
+        if environment_id not in registry:
+            register(environment_id, entry_point=f"multispin_env.env:{name}Env")
+
+
+register_environments()

@@ -1,0 +1,482 @@
+"""The scalar environments: one cell, Gymnasium's `Env`.
+
+Four classes, one for each thing an agent may control. They share :class:`MultiSpinEnv`, a thin
+shell over :class:`multispin_env.core.Core`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import gymnasium as gym
+from gymnasium.error import ResetNeeded
+from numpy.typing import NDArray
+
+from multispin_env import rewards, settings
+from multispin_env.core import (
+    CELL_FLOAT_KEYS,
+    CELL_INT_KEYS,
+    DEVICE_FLOAT_KEYS,
+    DEVICE_INT_KEYS,
+    Outcome,
+)
+from multispin_env.rewards import Reward
+from multispin_env.scenario import Scenario
+from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
+from multispin_env.spaces import (
+    DRAFT_BANDWIDTH,
+    DRAFT_LENGTH,
+    JOINT,
+    MODE_SELECTION,
+    Control,
+    action_space,
+    observation_space,
+)
+from multispin_env.tape import Tape
+
+Observation = dict[str, NDArray[Any]]
+
+
+_SHARED_SECTIONS = """
+    ## Rewards
+    `reward="margin"` (default): tokens delivered - price * latency [tokens], where the price is the
+    scenario's `reference_goodput` unless `price` is given. Its undiscounted return is
+    (episode goodput - price) * horizon. `"goodput"`: tokens / latency of the round [tokens/s].
+    `"tokens"`: tokens delivered. Or a callable of the info dict below (without `reward_terms`).
+
+    ## Starting State
+    Each device draws a task (its acceptance rate), a drafting speed and a position, and the first
+    16 rounds of the tape are drawn. Nothing random depends on an action: the same seed gives the
+    same devices, channels and run lengths under any policy (`env.unwrapped.tape`).
+
+    ## Episode End
+    Never terminated. Truncated when the simulated time reaches `episode.horizon_s`: a round counts
+    iff it ends by then; a round that is cut delivers 0 tokens and is charged up to the horizon.
+    With `episode.rounds` instead, after that many rounds (each of at most 1e6 s). Stepping on
+    raises ResetNeeded.
+
+    ## Info
+    `reset` gives `time_s` = 0.0; every step gives
+
+    | key                 | type, shape | unit     | meaning                                        |
+    |---------------------|-------------|----------|------------------------------------------------|
+    | `round`             | int         |          | index of the round that was closed, from 0      |
+    | `tokens`            | int         | tokens   | delivered: `emitted`, or 0 in a cut round       |
+    | `emitted`           | int         | tokens   | generated: accepted + bonus + correction        |
+    | `bonus_tokens`      | int         | tokens   | one for each draft that was not rejected        |
+    | `correction_tokens` | int         | tokens   | one for each rejected draft                     |
+    | `latency_s`         | float       | s        | what the round is charged                       |
+    | `drafting_s`        | float       | s        | until the last device has drafted               |
+    | `verification_s`    | float       | s        | batched verification                            |
+    | `communication_s`   | float       | s        | corrections, or what uploads add to drafting    |
+    | `time_s`            | float       | s        | simulated time now, the next round's start      |
+    | `goodput`           | float       | tokens/s | `tokens` / `latency_s`                          |
+    | `drafted`           | int64 [K]   | tokens   | draft lengths                                   |
+    | `accepted`          | int64 [K]   | tokens   | accepted tokens of each draft                   |
+    | `rejected`          | int64 [K]   |          | 1 where the draft was rejected                  |
+    | `mode`              | int64 [K]   |          | 0 uplink, 1 downlink, -1 sent nothing           |
+    | `channel_gain`      | float64 [K] |          | power gain of the round                         |
+    | `power_w`           | float64 [K] | W        | transmit power                                  |
+    | `bandwidth_hz`      | float64 [K] | Hz       | bandwidth used                                  |
+    | `reward_terms`      | dict        |          | the parts of the reward, by name                |
+    | `episode_goodput`   | float       | tokens/s | at the end only: tokens delivered / seconds     |
+
+    In a cut round the parts (`drafting_s` and so on, `emitted`, the arrays) are those of the whole
+    round; only `tokens` and `latency_s` are cut.
+"""
+
+
+def _complete(cls: type[MultiSpinEnv]) -> type[MultiSpinEnv]:
+    """Insert the sections that all environments share before the docstring's Arguments."""
+    head, arguments = (cls.__doc__ or "").split("\n    ## Arguments\n")
+    cls.__doc__ = f"{head}{_SHARED_SECTIONS}\n    ## Arguments\n{arguments}"
+    return cls
+
+
+class MultiSpinEnv(gym.Env[Observation, Any]):
+    """What the four environments have in common; see their own docstrings.
+
+    Attributes:
+        scenario: the scenario that is played, overrides applied.
+        price: price of a second in the reward "margin" [tokens/s].
+        tape: the running episode's devices, gains and run lengths, read-only.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
+    control: ClassVar[Control]
+
+    def __init__(
+        self,
+        scenario: ScenarioLike,
+        *,
+        overrides: Overrides | None,
+        reward: Reward,
+        price: float | None,
+        render_mode: str | None,
+        **core_options: Any,
+    ) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ValueError(
+                f"render_mode = {render_mode!r}: must be None or one of "
+                f"{self.metadata['render_modes']}"
+            )
+        self.render_mode = render_mode
+        scenarios = settings.load_scenarios(self.control, 1, scenario, overrides)
+        self.scenario: Scenario = scenarios[0]
+        self.price = float(settings.prices(reward, price, scenarios)[0])
+        self._reward = reward
+        self._core = settings.make_core(self.control, scenarios, batched=False, **core_options)
+        self._running = False
+        shape = (self.scenario.num_devices, self.scenario.max_draft_length)
+        self.action_space = action_space(self.control, *shape)
+        self.observation_space = observation_space(
+            self.control, *shape, core_options["observe_acceptance"]
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode: draw devices and the first rounds of the tape.
+
+        Args:
+            seed: seeds the environment's generator; None continues it.
+            options: none are known; a non-empty dict raises ValueError.
+
+        Returns:
+            The observation and an info with `time_s` = 0.0.
+        """
+        if options:
+            raise ValueError(f"options = {options!r}: this environment knows no reset options")
+        super().reset(seed=seed)
+        self._core.reset([0], [self.np_random])
+        self._running = True
+        return self._observation(self._core.observe()), {"time_s": 0.0}
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Play one round; see the class docstring.
+
+        Raises:
+            ResetNeeded: before the first reset, or after the episode was truncated.
+            ValueError: the action has a wrong shape, dtype or value; nothing has happened then.
+        """
+        if not self._running:
+            raise ResetNeeded("step() needs an episode that runs: call reset() first")
+        core = self._core
+        outcome = core.play(core.decide(action, ()))
+        *integers, truncated = outcome.cell_int.ravel().tolist()
+        info: dict[str, Any] = dict(zip(CELL_INT_KEYS, integers, strict=True))
+        info.update(zip(CELL_FLOAT_KEYS, outcome.cell_float.ravel().tolist(), strict=True))
+        info.update(zip(DEVICE_INT_KEYS, outcome.device_int[:, 0], strict=True))
+        info.update(zip(DEVICE_FLOAT_KEYS, outcome.device_float[:, 0], strict=True))
+        if truncated:
+            self._running = False
+            info["episode_goodput"] = core.episode_goodput(0)
+        terms = rewards.terms(self._reward, self.price, info)
+        reward = float(sum(terms.values()))
+        if not math.isfinite(reward):
+            raise ValueError(f"reward returned {reward!r}: must be a finite number")
+        info["reward_terms"] = terms
+        return self._observation(outcome), reward, False, bool(truncated), info
+
+    @property
+    def tape(self) -> Tape:
+        """The running episode's draws: `channel_gain` and `run_length`, [rounds, K], read-only."""
+        if not self._core.started(0):
+            raise ResetNeeded("tape needs an episode: call reset() first")
+        return self._core.tape(0)
+
+    def _observation(self, outcome: Outcome) -> Observation:
+        core = self._core
+        observation = dict(zip(core.float_keys, outcome.obs_float[:, 0], strict=True))
+        observation.update(zip(core.integer_keys, outcome.obs_int[:, 0], strict=True))
+        return observation
+
+
+@_complete
+class DraftLengthEnv(MultiSpinEnv):
+    """`multispin/DraftLength-v0`: choose how many tokens each device drafts.
+
+    ## Description
+    K devices draft tokens with a small language model; an edge server verifies all drafts with a
+    large one in a single batch; what was rejected is corrected over a fading radio channel. One
+    step is one such round. The agent picks the draft lengths knowing the round's channel. Longer
+    drafts may deliver more tokens, but keep everybody waiting and are rejected more often.
+
+    In the correction protocol (paper B, default scenario `qwen2.5`) the rejected devices move one
+    token distribution each, on the uplink or the downlink, with modes and powers by the rule
+    `correction`. In the upload protocol (paper A, `llama2`, `qwen3.5`) all drafts are uploaded
+    before verification, the band split optimally (Lemma 3).
+
+    ## Action Space
+    `MultiDiscrete([max_draft_length + 1] * K)`: tokens to draft, 0..max_draft_length. A device that
+    drafts 0 decodes plainly: one token, nothing to correct, nothing to send.
+
+    ## Observation Space
+    `Dict` of boxes of shape [K]:
+
+    | key               | dtype   | range        | unit    | meaning                                 |
+    |-------------------|---------|--------------|---------|-----------------------------------------|
+    | `snr_db`          | float32 | [-300, 300]  | dB      | full-band uplink SNR of the coming round |
+    | `token_latency_s` | float32 | [0, 10]      | s/token | drafting time of one token              |
+    | `acceptance_rate` | float32 | [0, 1]       |         | chance that a drafted token is accepted |
+
+    With `observe_acceptance=False`, in place of `acceptance_rate`:
+
+    | key               | dtype | range                 | unit   | meaning                           |
+    |-------------------|-------|-----------------------|--------|-----------------------------------|
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted this episode             |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts this episode      |
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the last round        |
+    | `rejected`        | int64 | [0, 1]                |        | whether the last draft was rejected |
+
+    Only delivered rounds enter the feedback.
+
+    ## Arguments
+    * `scenario`: a name (`multispin_env.list_scenarios()`), a TOML path, a dict or a `Scenario`.
+    * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
+    * `reward`, `price`: see Rewards.
+    * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `correction`: how corrections travel: "optimal" (default), "uplink", "downlink", "random".
+    * `render_mode`: None.
+
+    ## Version History
+    * v0: first release.
+    """
+
+    control = DRAFT_LENGTH
+
+    def __init__(
+        self,
+        scenario: ScenarioLike = DRAFT_LENGTH.scenario,
+        *,
+        overrides: Overrides | None = None,
+        reward: Reward = "margin",
+        price: float | None = None,
+        observe_acceptance: bool = True,
+        correction: str = "optimal",
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(
+            scenario,
+            overrides=overrides,
+            reward=reward,
+            price=price,
+            render_mode=render_mode,
+            observe_acceptance=observe_acceptance,
+            correction=correction,
+        )
+
+
+@_complete
+class ModeSelectionEnv(MultiSpinEnv):
+    """`multispin/ModeSelection-v0`: choose uplink or downlink for each rejected draft.
+
+    ## Description
+    The correction protocol (paper B) with draft lengths by a fixed policy. A step starts right
+    after verification: the agent sees which drafts were rejected and sends each correction on the
+    uplink (the device at its full power) or the downlink (all downlink devices share the server's
+    power, split by Lemma 1). The action closes the *pending* round, which is the reward; then the
+    next round is drafted and verified.
+
+    ## Action Space
+    `MultiBinary(K)`: 0 uplink, 1 downlink. Entries of devices that were not rejected are ignored.
+
+    ## Observation Space
+    `Dict` of boxes of shape [K]:
+
+    | key               | dtype   | range                 | unit    | meaning                         |
+    |-------------------|---------|-----------------------|---------|---------------------------------|
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending   |
+    | `next_snr_db`     | float32 | [-300, 300]           | dB      | the same for the next round     |
+    | `token_latency_s` | float32 | [0, 10]               | s/token | drafting time of one token      |
+    | `acceptance_rate` | float32 | [0, 1]                |         | chance that a token is accepted |
+    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | drafted in the pending round    |
+    | `rejected`        | int64   | [0, 1]                |         | which pending drafts were rejected |
+
+    With `observe_acceptance=False`, in place of `acceptance_rate`:
+
+    | key               | dtype | range                 | unit   | meaning                           |
+    |-------------------|-------|-----------------------|--------|-----------------------------------|
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the pending round     |
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted in rounds delivered      |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts, rounds delivered |
+
+    ## Arguments
+    * `scenario`: a name (`multispin_env.list_scenarios()`), a TOML path, a dict or a `Scenario`.
+    * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
+    * `reward`, `price`: see Rewards.
+    * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `draft_policy`: an int, a list of K, the name of a solver
+      (`multispin_env.solvers.DRAFT_SOLVERS`), or a callable that maps the observation of
+      DraftLength-v0 to K lengths. Default: the scenario's reference length.
+    * `render_mode`: None.
+
+    ## Version History
+    * v0: first release.
+    """
+
+    control = MODE_SELECTION
+
+    def __init__(
+        self,
+        scenario: ScenarioLike = MODE_SELECTION.scenario,
+        *,
+        overrides: Overrides | None = None,
+        reward: Reward = "margin",
+        price: float | None = None,
+        observe_acceptance: bool = True,
+        draft_policy: DraftPolicyLike | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(
+            scenario,
+            overrides=overrides,
+            reward=reward,
+            price=price,
+            render_mode=render_mode,
+            observe_acceptance=observe_acceptance,
+            draft_policy=draft_policy,
+        )
+
+
+@_complete
+class JointEnv(MultiSpinEnv):
+    """`multispin/Joint-v0`: choose the modes of this round and the draft lengths of the next.
+
+    ## Description
+    The correction protocol (paper B), all of it. A step starts right after verification: the
+    action closes the *pending* round by giving each rejected device its mode (Lemma 1 powers),
+    which is the reward, and says how many tokens each device drafts in the next round. Round 0 is
+    drafted at the scenario's reference length.
+
+    ## Action Space
+    `MultiDiscrete([max_draft_length + 1] * K + [2] * K)`: first the next round's draft lengths, then
+    the pending round's modes, 0 uplink, 1 downlink (ignored for devices that were not rejected).
+
+    ## Observation Space
+    `Dict` of boxes of shape [K]:
+
+    | key               | dtype   | range                 | unit    | meaning                         |
+    |-------------------|---------|-----------------------|---------|---------------------------------|
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending   |
+    | `next_snr_db`     | float32 | [-300, 300]           | dB      | the same for the next round     |
+    | `token_latency_s` | float32 | [0, 10]               | s/token | drafting time of one token      |
+    | `acceptance_rate` | float32 | [0, 1]                |         | chance that a token is accepted |
+    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | drafted in the pending round    |
+    | `rejected`        | int64   | [0, 1]                |         | which pending drafts were rejected |
+
+    With `observe_acceptance=False`, in place of `acceptance_rate`:
+
+    | key               | dtype | range                 | unit   | meaning                           |
+    |-------------------|-------|-----------------------|--------|-----------------------------------|
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the pending round     |
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted in rounds delivered      |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts, rounds delivered |
+
+    ## Arguments
+    * `scenario`: a name (`multispin_env.list_scenarios()`), a TOML path, a dict or a `Scenario`.
+    * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
+    * `reward`, `price`: see Rewards.
+    * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `render_mode`: None.
+
+    ## Version History
+    * v0: first release.
+    """
+
+    control = JOINT
+
+    def __init__(
+        self,
+        scenario: ScenarioLike = JOINT.scenario,
+        *,
+        overrides: Overrides | None = None,
+        reward: Reward = "margin",
+        price: float | None = None,
+        observe_acceptance: bool = True,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(
+            scenario,
+            overrides=overrides,
+            reward=reward,
+            price=price,
+            render_mode=render_mode,
+            observe_acceptance=observe_acceptance,
+        )
+
+
+@_complete
+class DraftBandwidthEnv(MultiSpinEnv):
+    """`multispin/DraftBandwidth-v0`: choose draft lengths and how to split the band.
+
+    ## Description
+    The upload protocol (paper A, default scenario `qwen3.5`): each device drafts and uploads its
+    tokens over its own part of the band; the server verifies when the slowest has arrived.
+    Bandwidth for a device with a bad channel buys everybody time; bandwidth for one whose tokens
+    are accepted buys longer drafts.
+
+    ## Action Space
+    `Dict` of
+
+    | key            | space                                   | meaning                              |
+    |----------------|-----------------------------------------|--------------------------------------|
+    | `draft_length` | `MultiDiscrete([max_draft_length+1]*K)` | tokens to draft; 0: nothing is sent  |
+    | `bandwidth`    | `Box(0, 1, (K,), float32)`              | share of the band, any scale         |
+
+    Shares are normalised over the devices that draft; all zero there means equal; a zero share with
+    a positive length is a round that never ends. `multispin_env.wrappers.FlattenBandwidth` makes it
+    one `Box(-1, 1, (2K,))`.
+
+    ## Observation Space
+    `Dict` of boxes of shape [K]:
+
+    | key               | dtype   | range        | unit    | meaning                                 |
+    |-------------------|---------|--------------|---------|-----------------------------------------|
+    | `snr_db`          | float32 | [-300, 300]  | dB      | full-band uplink SNR of the coming round |
+    | `token_latency_s` | float32 | [0, 10]      | s/token | drafting time of one token              |
+    | `acceptance_rate` | float32 | [0, 1]       |         | chance that a drafted token is accepted |
+
+    With `observe_acceptance=False`, in place of `acceptance_rate`:
+
+    | key               | dtype | range                 | unit   | meaning                           |
+    |-------------------|-------|-----------------------|--------|-----------------------------------|
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted this episode             |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts this episode      |
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the last round        |
+    | `rejected`        | int64 | [0, 1]                |        | whether the last draft was rejected |
+
+    Only delivered rounds enter the feedback.
+
+    ## Arguments
+    * `scenario`: a name (`multispin_env.list_scenarios()`), a TOML path, a dict or a `Scenario`.
+    * `overrides`: dotted scenario fields and their values: `{"radio.bandwidth_hz": 5e6}`.
+    * `reward`, `price`: see Rewards.
+    * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `render_mode`: None.
+
+    ## Version History
+    * v0: first release.
+    """
+
+    control = DRAFT_BANDWIDTH
+
+    def __init__(
+        self,
+        scenario: ScenarioLike = DRAFT_BANDWIDTH.scenario,
+        *,
+        overrides: Overrides | None = None,
+        reward: Reward = "margin",
+        price: float | None = None,
+        observe_acceptance: bool = True,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(
+            scenario,
+            overrides=overrides,
+            reward=reward,
+            price=price,
+            render_mode=render_mode,
+            observe_acceptance=observe_acceptance,
+        )

@@ -1,0 +1,72 @@
+"""How many drafted tokens survive verification.
+
+Every drafted token of a device is accepted with its acceptance rate, independently (A-10, B-14).
+The *run length* G is the number of tokens that would be accepted in a row if the draft never
+ended: P(G >= n) = alpha^n. A draft of length gamma then has min(G, gamma) accepted tokens, and is
+rejected (at the first bad token) exactly when G < gamma. Either way one more token follows: the
+correction of the rejected one, or a bonus token. A draft of length 0 is plain decoding: never
+rejected, one token.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+#: Run lengths are capped here; a device with acceptance rate 1 always has this one.
+RUN_LENGTH_MAX: Final = 2**31 - 1
+
+
+def exponential_rate(acceptance_rate: ArrayLike) -> Any:
+    """-ln(alpha): the rate at which a run breaks off. 0 for alpha = 1, inf for alpha = 0."""
+    with np.errstate(divide="ignore"):
+        return -np.log(np.asarray(acceptance_rate, dtype=np.float64)) + 0.0  # +0.0: no -0.0
+
+
+def run_length(exponential: ArrayLike, acceptance_rate: ArrayLike) -> Any:
+    """Run length of a standard exponential variate E: floor(E / -ln alpha).
+
+    Then P(G >= n) = P(E >= -n ln alpha) = alpha^n. Capped at RUN_LENGTH_MAX.
+
+    Args:
+        exponential: standard exponential variates, >= 0, broadcast against the rates.
+        acceptance_rate: in [0, 1].
+
+    Returns:
+        int64, the broadcast shape.
+    """
+    variate = np.asarray(exponential, dtype=np.float64)
+    rate = exponential_rate(acceptance_rate)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        length = np.where(rate > 0, np.floor(variate / rate), RUN_LENGTH_MAX)
+    return np.minimum(length, RUN_LENGTH_MAX).astype(np.int64)
+
+
+def expected_tokens(acceptance_rate: ArrayLike, draft_length: ArrayLike) -> Any:
+    """Expected number of tokens that one device emits in one round (A-12, B-14).
+
+    E[min(G, gamma)] + 1 = (1 - alpha^(gamma+1)) / (1 - alpha); gamma + 1 for alpha = 1.
+
+    Args:
+        acceptance_rate: alpha in [0, 1].
+        draft_length: gamma >= 0, broadcast against `acceptance_rate`.
+
+    Returns:
+        Expected tokens, the broadcast shape.
+    """
+    alpha = np.asarray(acceptance_rate, dtype=np.float64)
+    gamma = np.asarray(draft_length, dtype=np.float64)
+    rate = np.minimum(exponential_rate(alpha), 1e300)  # alpha = 0: exp(-1e300 n) is 0, not NaN
+    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
+        # expm1 keeps the digits that 1 - alpha^n loses when alpha is close to 1.
+        partial = -np.expm1(-(gamma + 1.0) * rate) / (1.0 - alpha)
+    return np.where(alpha < 1.0, partial, gamma + 1.0)
+
+
+def rejection_probability(acceptance_rate: ArrayLike, draft_length: ArrayLike) -> Any:
+    """Probability that a draft is rejected: 1 - alpha^gamma (0 for gamma = 0)."""
+    alpha = np.asarray(acceptance_rate, dtype=np.float64)
+    with np.errstate(under="ignore"):
+        return 1.0 - alpha ** np.asarray(draft_length, dtype=np.float64)

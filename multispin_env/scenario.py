@@ -1,0 +1,603 @@
+"""A scenario: everything that is fixed about one cell, in physical units.
+
+A scenario names the models, the radio, the channel statistics, the tasks and the length of an
+episode. What is random (which task a device works on, where it stands, the fading) is drawn by
+:mod:`multispin_env.tape` from the ranges given here.
+
+Scenarios are frozen dataclasses, loaded from TOML files; the shipped ones are listed by
+:func:`list_scenarios`. Every value is checked when a scenario is made, so that an object that
+exists is valid.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from multispin_env.model.channel import dbm_to_w
+from multispin_env.model.latency import MAX_ROUND_S, verification_latency
+
+PROTOCOLS: Final = ("correction", "upload")
+FADINGS: Final = ("rayleigh", "none")
+
+#: Fields that change no physics: overriding only these keeps a preset's computed reference.
+NOT_PHYSICS: Final = frozenset(
+    {"name", "models", "episode", "reference_draft_length", "reference_goodput"}
+)
+
+#: Slowest drafting that a device may have [s/token]; bounds the observation space.
+MAX_TOKEN_LATENCY_S: Final = 10.0
+
+PerDevice = float | tuple[float, ...]
+Check = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A uniform distribution on [min, max], from which each device draws at reset."""
+
+    min: float
+    max: float
+
+
+# --------------------------------------------------------------------------------------------
+# Checks. Each takes the dotted name and the value, returns the value in its canonical type, or
+# raises a ValueError that names the field, the value and what is allowed.
+
+
+def _fail(name: str, value: Any, allowed: str) -> ValueError:
+    return ValueError(f"{name} = {value!r}: must be {allowed}")
+
+
+def _real(name: str, value: Any, low: float, high: float, allowed: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise _fail(name, value, allowed)
+    number = float(value)
+    if math.isnan(number) or not low <= number <= high:
+        raise _fail(name, value, allowed)
+    return number
+
+
+def _number(low: float, high: float, per_device: bool = False) -> Check:
+    """A float in [low, high]; with `per_device` also a list with one float a device."""
+    interval = f"a number in [{low:g}, {high:g}]"
+    allowed = f"{interval}, or a list with one a device" if per_device else interval
+
+    def check(name: str, value: Any) -> PerDevice:
+        if per_device and isinstance(value, list | tuple | np.ndarray):
+            return tuple(_real(f"{name}[{k}]", v, low, high, interval) for k, v in enumerate(value))
+        return _real(name, value, low, high, allowed)
+
+    return check
+
+
+def _integer(low: int, high: int, optional: bool = False) -> Check:
+    allowed = f"an integer in [{low}, {high}]"
+
+    def check(name: str, value: Any) -> int | None:
+        if value is None and optional:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise _fail(name, value, allowed)
+        if not low <= value <= high:
+            raise _fail(name, value, allowed)
+        return int(value)
+
+    return check
+
+
+def _optional(check: Check) -> Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise _fail(name, value, "a non-empty string")
+    return value
+
+
+def _choice(choices: Sequence[str]) -> Check:
+    def check(name: str, value: Any) -> str:
+        if value not in choices:
+            raise _fail(name, value, "one of " + ", ".join(repr(c) for c in choices))
+        return str(value)
+
+    return check
+
+
+def _range(low: float, high: float) -> Check:
+    """A range `{min, max}` inside [low, high]."""
+    allowed = f"a table {{min, max}} with {low:g} <= min <= max <= {high:g}"
+
+    def check(name: str, value: Any) -> Range:
+        if isinstance(value, Range):
+            value = asdict(value)
+        if not isinstance(value, Mapping) or set(value) != {"min", "max"}:
+            raise _fail(name, value, allowed)
+        bounds = [_real(f"{name}.{end}", value[end], low, high, allowed) for end in ("min", "max")]
+        if bounds[0] > bounds[1]:
+            raise _fail(name, value, allowed)
+        return Range(*bounds)
+
+    return check
+
+
+def _drawn(low: float, high: float) -> Check:
+    """A number, a list with one number a device, or a range to draw from."""
+    constant, drawn = _number(low, high, per_device=True), _range(low, high)
+
+    def check(name: str, value: Any) -> PerDevice | Range:
+        is_range = isinstance(value, Range | Mapping)
+        result: PerDevice | Range = drawn(name, value) if is_range else constant(name, value)
+        return result
+
+    return check
+
+
+def _checked(check: Check, default: Any = MISSING) -> Any:
+    """A dataclass field whose value goes through `check`."""
+    if default is MISSING:
+        return field(metadata={"check": check})
+    return field(default=default, metadata={"check": check})
+
+
+class _Section:
+    """A part of a scenario whose fields are checked when it is made."""
+
+    PREFIX: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]
+            checked = item.metadata["check"](self.PREFIX + item.name, getattr(self, item.name))
+            object.__setattr__(self, item.name, checked)
+
+
+# --------------------------------------------------------------------------------------------
+# The sections, in the order of the TOML files.
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kind of work and the rate at which its drafted tokens are accepted."""
+
+    name: str
+    acceptance_rate: PerDevice  # in [0, 1]; a list gives each device its own rate
+
+
+@dataclass(frozen=True)
+class Models(_Section):
+    """Names of the small drafting model and of the large verifying one."""
+
+    PREFIX: ClassVar[str] = "models."
+    draft: str = _checked(_text)
+    target: str = _checked(_text)
+
+
+@dataclass(frozen=True)
+class Drafting(_Section):
+    """How fast devices draft: `token_latency_s` times a factor drawn from `spread`.
+
+    A list of latencies, one a device, is taken as it is: `spread` does not apply.
+    """
+
+    PREFIX: ClassVar[str] = "drafting."
+    token_latency_s: PerDevice = _checked(_number(1e-9, MAX_TOKEN_LATENCY_S, per_device=True))
+    spread: Range = _checked(_range(1e-3, 1e3), Range(1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Verification(_Section):
+    """Batched verification takes fixed_s + K * per_device_s."""
+
+    PREFIX: ClassVar[str] = "verification."
+    fixed_s: float = _checked(_number(0.0, 1e3))
+    per_device_s: float = _checked(_number(0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Payload(_Section):
+    """One truncated token distribution: `support` entries of an index and a `bits`-bit value."""
+
+    PREFIX: ClassVar[str] = "payload."
+    vocabulary: int = _checked(_integer(1, 10**9))
+    support: int = _checked(_integer(1, 10**9))
+    bits: int = _checked(_integer(1, 64))
+
+    @property
+    def distribution_bits(self) -> int:
+        """Bits of one truncated distribution: support * (ceil(log2 vocabulary) + bits)."""
+        return self.support * ((self.vocabulary - 1).bit_length() + self.bits)
+
+
+_DBM = _number(-math.inf, 200.0, per_device=True)  # -inf dBm is no power at all
+
+
+@dataclass(frozen=True)
+class CorrectionRadio(_Section):
+    """Radio of the correction protocol; noise is a power spectral density.
+
+    The server's downlink budget is `downlink_power_ratio` times the largest uplink power.
+    """
+
+    PREFIX: ClassVar[str] = "radio."
+    bandwidth_hz: float = _checked(_number(1.0, 1e15))
+    uplink_power_dbm: PerDevice = _checked(_DBM)
+    downlink_power_ratio: float = _checked(_number(0.0, 1e12))
+    noise_server_dbm_hz: float = _checked(_number(-400.0, 100.0))
+    noise_device_dbm_hz: PerDevice = _checked(_number(-400.0, 100.0, per_device=True))
+
+
+@dataclass(frozen=True)
+class UploadRadio(_Section):
+    """Radio of the upload protocol; noise is a total power, whatever the bandwidth."""
+
+    PREFIX: ClassVar[str] = "radio."
+    bandwidth_hz: float = _checked(_number(1.0, 1e15))
+    uplink_power_dbm: PerDevice = _checked(_DBM)
+    noise_total_dbm: float = _checked(_number(-400.0, 100.0))
+
+
+@dataclass(frozen=True)
+class DistanceChannel(_Section):
+    """Mean gain from the distance: reference gain at 1 m, then a power law."""
+
+    PREFIX: ClassVar[str] = "channel."
+    reference_gain_db: float = _checked(_number(-math.inf, 200.0))
+    exponent: float = _checked(_number(0.0, 20.0))
+    distance_m: PerDevice | Range = _checked(_drawn(1e-3, 1e7))
+    fading: str = _checked(_choice(FADINGS), "rayleigh")
+    kind: str = _checked(_choice(["distance"]), "distance")
+
+
+@dataclass(frozen=True)
+class UniformChannel(_Section):
+    """Mean gain given or drawn directly."""
+
+    PREFIX: ClassVar[str] = "channel."
+    mean_gain: PerDevice | Range = _checked(_drawn(0.0, 1e20))
+    fading: str = _checked(_choice(FADINGS), "rayleigh")
+    kind: str = _checked(_choice(["uniform"]), "uniform")
+
+
+@dataclass(frozen=True)
+class Episode(_Section):
+    """An episode's length: simulated seconds, or a number of rounds. Exactly one is given."""
+
+    PREFIX: ClassVar[str] = "episode."
+    horizon_s: float | None = _checked(_optional(_number(1e-6, MAX_ROUND_S)), None)
+    rounds: int | None = _checked(_integer(1, 10**9, optional=True), None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.horizon_s is None) == (self.rounds is None):
+            raise ValueError(
+                f"episode.horizon_s = {self.horizon_s!r} and episode.rounds = {self.rounds!r}: "
+                "exactly one of the two must be given"
+            )
+
+
+def _tasks(name: str, value: Any) -> tuple[Task, ...]:
+    """Tasks from a mapping `name -> acceptance rate`, or from a sequence of tasks."""
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    else:
+        items = [asdict(task) if isinstance(task, Task) else task for task in value]
+        pairs = [(item["name"], item["acceptance_rate"]) for item in items]
+    if not pairs:
+        raise _fail(name, value, "a table with at least one task: its name and acceptance rate")
+    rate = _number(0.0, 1.0, per_device=True)
+    return tuple(Task(_text(name, key), rate(f"{name}.{key}", r)) for key, r in pairs)
+
+
+def _section(*kinds: type) -> Check:
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise _fail(name, value, "a " + " or ".join(kind.__name__ for kind in kinds))
+        return value
+
+    return check
+
+
+@dataclass(frozen=True)
+class Scenario(_Section):
+    """One cell, complete and checked; see the module's docstring.
+
+    Make one with :meth:`load` (a preset's name, a TOML path, a dict, a scenario) and change it
+    with `overrides`, a mapping of dotted field names to values:
+
+    >>> Scenario.load("qwen2.5", overrides={"num_devices": 8}).num_devices
+    8
+
+    ============================  ===================================================  ==========
+    field                         meaning                                              range
+    ============================  ===================================================  ==========
+    name                          any name
+    protocol                      `correction` (paper B) or `upload` (paper A)
+    num_devices                   K                                                    1..100000
+    max_draft_length              longest draft [tokens]                               1..1000
+    tasks                         name -> acceptance rate; a device draws one          [0, 1]
+    models                        :class:`Models`
+    drafting                      :class:`Drafting`
+    verification                  :class:`Verification`
+    payload                       :class:`Payload`
+    radio                         :class:`CorrectionRadio` or :class:`UploadRadio`
+    channel                       :class:`DistanceChannel` or :class:`UniformChannel`
+    episode                       :class:`Episode`
+    reference_draft_length        best common length [tokens]; computed if left out
+    reference_goodput             default price of a second [tokens/s]; as above
+    ============================  ===================================================  ==========
+
+    Raises:
+        ValueError: a field is unknown, missing or outside its range; the message names it.
+    """
+
+    name: str = _checked(_text)
+    protocol: str = _checked(_choice(PROTOCOLS))
+    num_devices: int = _checked(_integer(1, 100_000))
+    max_draft_length: int = _checked(_integer(1, 1000))
+    tasks: tuple[Task, ...] = _checked(_tasks)
+    models: Models = _checked(_section(Models))
+    drafting: Drafting = _checked(_section(Drafting))
+    verification: Verification = _checked(_section(Verification))
+    payload: Payload = _checked(_section(Payload))
+    radio: CorrectionRadio | UploadRadio = _checked(_section(CorrectionRadio, UploadRadio))
+    channel: DistanceChannel | UniformChannel = _checked(
+        _section(DistanceChannel, UniformChannel)
+    )
+    episode: Episode = _checked(_section(Episode))
+    reference_draft_length: int | None = _checked(_integer(0, 1000, optional=True), None)
+    reference_goodput: float | None = _checked(_optional(_number(0.0, 1e12)), None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wanted = CorrectionRadio if self.protocol == "correction" else UploadRadio
+        if not isinstance(self.radio, wanted):
+            raise ValueError(
+                f"radio is a {type(self.radio).__name__}: "
+                f"the {self.protocol} protocol takes a {wanted.__name__}"
+            )
+        if self.verification.fixed_s + self.verification.per_device_s <= 0:
+            raise ValueError(
+                "verification.fixed_s and verification.per_device_s are both 0: "
+                "a round must take time, one of them must be above 0"
+            )
+        if self.reference_draft_length is not None and (
+            self.reference_draft_length > self.max_draft_length
+        ):
+            raise _fail(
+                "reference_draft_length",
+                self.reference_draft_length,
+                f"at most max_draft_length = {self.max_draft_length}",
+            )
+        self._check_per_device_lists()
+        slowest = np.max(self.drafting.token_latency_s)
+        if not isinstance(self.drafting.token_latency_s, tuple):
+            slowest *= self.drafting.spread.max
+        if slowest > MAX_TOKEN_LATENCY_S:
+            raise _fail(
+                "drafting.token_latency_s * drafting.spread.max",
+                float(slowest),
+                f"at most {MAX_TOKEN_LATENCY_S:g} s",
+            )
+
+    def _check_per_device_lists(self) -> None:
+        values = {f"tasks.{task.name}": task.acceptance_rate for task in self.tasks}
+        for section in (self.drafting, self.radio, self.channel):
+            for item in fields(section):
+                values[section.PREFIX + item.name] = getattr(section, item.name)
+        for name, value in values.items():
+            if isinstance(value, tuple) and len(value) != self.num_devices:
+                raise ValueError(
+                    f"{name} lists {len(value)} values: must list num_devices = "
+                    f"{self.num_devices}, or give one number for all"
+                )
+
+    # ---- derived quantities, each in one place --------------------------------------------
+
+    @property
+    def verification_s(self) -> float:
+        """Latency of verifying all devices in one batch [s]; equations A-7, B-16."""
+        parts = self.verification
+        return float(verification_latency(self.num_devices, parts.fixed_s, parts.per_device_s))
+
+    @property
+    def uplink_power_w(self) -> np.ndarray:
+        """Largest uplink power of each device [W], shape [K]."""
+        return self._per_device(dbm_to_w(np.asarray(self.radio.uplink_power_dbm)))
+
+    @property
+    def downlink_power_w(self) -> float:
+        """Downlink power budget of the server [W]; correction protocol only."""
+        assert isinstance(self.radio, CorrectionRadio)
+        return self.radio.downlink_power_ratio * float(self.uplink_power_w.max())
+
+    @property
+    def noise_server_w(self) -> float:
+        """Noise power at the server over the whole band [W]."""
+        if isinstance(self.radio, CorrectionRadio):
+            return float(dbm_to_w(self.radio.noise_server_dbm_hz)) * self.radio.bandwidth_hz
+        return float(dbm_to_w(self.radio.noise_total_dbm))
+
+    @property
+    def noise_device_w(self) -> np.ndarray:
+        """Noise power at each device over the whole band [W], shape [K]; correction only."""
+        assert isinstance(self.radio, CorrectionRadio)
+        density = dbm_to_w(np.asarray(self.radio.noise_device_dbm_hz))
+        return self._per_device(density) * self.radio.bandwidth_hz
+
+    def _per_device(self, value: Any) -> np.ndarray:
+        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), self.num_devices))
+
+    # ---- in and out ------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path | Mapping[str, Any] | Scenario,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> Scenario:
+        """Load a scenario and change some of its fields.
+
+        Args:
+            source: a preset's name (:func:`list_scenarios`), the path of a TOML file, a dict as
+                :meth:`to_dict` gives it, or a scenario.
+            overrides: dotted field names and their new values, for example
+                ``{"radio.uplink_power_dbm": 10, "num_devices": 8}``. When they change the
+                physics, the stored reference no longer holds and is computed when needed.
+
+        Raises:
+            ValueError: no such preset or file, an unknown field, or a value out of range.
+        """
+        if isinstance(source, Scenario):
+            if not overrides:
+                return source
+            data = source.to_dict()
+        elif isinstance(source, Mapping):
+            data = _plain(source)
+        else:
+            data = _read(source)
+        return cls.from_dict(_override(data, overrides or {}))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Scenario:
+        """The scenario that a (nested) dict describes: the inverse of :meth:`to_dict`."""
+        data = _plain(data)
+        if not isinstance(data.get("channel", {}), Mapping):
+            raise _fail("channel", data["channel"], "a table")
+        protocol = _choice(PROTOCOLS)("protocol", data.get("protocol"))
+        kind = _choice(list(_CHANNELS))("channel.kind", data.get("channel", {}).get("kind"))
+        classes: dict[str, type] = {
+            "models": Models,
+            "drafting": Drafting,
+            "verification": Verification,
+            "payload": Payload,
+            "radio": _RADIOS[protocol],
+            "channel": _CHANNELS[kind],
+            "episode": Episode,
+        }
+        valid = _field_names(cls) + [
+            section_class.PREFIX + name
+            for section_class in classes.values()
+            for name in _field_names(section_class)
+        ]
+        values: dict[str, Any] = {}
+        for key, value in data.items():
+            if key not in classes:
+                _known(key, valid)
+                values[key] = value
+                continue
+            if not isinstance(value, Mapping):
+                raise _fail(key, value, "a table")
+            for inner in value:
+                _known(f"{key}.{inner}", valid)
+            values[key] = _make(classes[key], key + ".", value)
+        return _make(cls, "", values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scenario as nested plain dicts, lists, numbers and strings."""
+        data = asdict(self)
+        data["tasks"] = {task.name: task.acceptance_rate for task in self.tasks}
+        return _plain(data)
+
+    def to_toml(self) -> str:
+        """The scenario as the text of a TOML file."""
+        import tomli_w
+
+        return tomli_w.dumps(self.to_dict())
+
+
+_RADIOS: Final[dict[str, type]] = {"correction": CorrectionRadio, "upload": UploadRadio}
+_CHANNELS: Final[dict[str, type]] = {"distance": DistanceChannel, "uniform": UniformChannel}
+
+
+def list_scenarios() -> list[str]:
+    """Names of the shipped scenarios."""
+    folder = resources.files("multispin_env") / "scenarios"
+    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+# --------------------------------------------------------------------------------------------
+# Helpers of loading.
+
+
+def _field_names(cls: type) -> list[str]:
+    return [item.name for item in fields(cls)]
+
+
+def _known(name: str, valid: Sequence[str]) -> None:
+    """Raise unless `name` is a field, or a task; the message names the nearest field."""
+    if name in valid:
+        return
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)[0]
+    raise ValueError(f"unknown scenario field {name!r}: did you mean {near!r}?")
+
+
+def _make(cls: Any, prefix: str, values: Mapping[str, Any]) -> Any:
+    missing = [
+        prefix + item.name
+        for item in fields(cls)
+        if item.default is MISSING and item.name not in values
+    ]
+    if missing:
+        raise ValueError(f"the scenario lacks {', '.join(missing)}")
+    return cls(**values)
+
+
+def _plain(value: Any) -> Any:
+    """A deep copy in plain dicts and lists, without the entries that are None."""
+    if isinstance(value, Range | Task | _Section):
+        value = asdict(value)  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _read(source: str | Path) -> dict[str, Any]:
+    """The content of a preset or of a TOML file."""
+    path = Path(source)
+    if isinstance(source, str) and source in list_scenarios():
+        text = (resources.files("multispin_env") / "scenarios" / f"{source}.toml").read_text("utf8")
+    elif path.is_file():
+        text = path.read_text("utf8")
+    else:
+        raise ValueError(
+            f"scenario = {str(source)!r}: must be one of {', '.join(list_scenarios())}, "
+            "or the path of a TOML file"
+        )
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"scenario = {str(source)!r}: not a TOML file ({error})") from error
+
+
+def _override(data: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """`data` with dotted `overrides` written into it."""
+    if not isinstance(overrides, Mapping):
+        raise _fail("overrides", overrides, "a mapping of dotted field names to values")
+    if "episode.rounds" in overrides or "episode.horizon_s" in overrides:
+        data["episode"] = {}  # the two exclude each other: the new one replaces the old one
+    kind = overrides.get("channel.kind", data.get("channel", {}).get("kind"))
+    if kind != data.get("channel", {}).get("kind"):
+        data["channel"] = {"fading": data["channel"]["fading"]}
+    if any(str(name).split(".")[0] not in NOT_PHYSICS for name in overrides):
+        data.pop("reference_draft_length", None)
+        data.pop("reference_goodput", None)
+    for name, value in overrides.items():
+        *parents, leaf = str(name).split(".", 1) if "." in str(name) else [str(name)]
+        table = data
+        for parent in parents:
+            table = table.setdefault(parent, {})
+            if not isinstance(table, dict):
+                raise ValueError(f"unknown scenario field {name!r}: {parent!r} is not a table")
+        table[leaf] = _plain(value)
+    return data

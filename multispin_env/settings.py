@@ -1,0 +1,152 @@
+"""From the arguments of an environment to a :class:`~multispin_env.core.Core`, all checked.
+
+Both shells, scalar and vector, are configured here, so that they accept and refuse the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multispin_env import solvers
+from multispin_env.core import Core, DraftPolicy, Observation
+from multispin_env.model.correction import RULES
+from multispin_env.rewards import Reward, check_reward
+from multispin_env.scenario import Scenario
+from multispin_env.spaces import Control
+
+ScenarioLike = str | Path | Mapping[str, Any] | Scenario
+Overrides = Mapping[str, Any]
+#: Lengths where the agent only picks modes: one for all, one a device, a solver's name, or a
+#: callable of DraftLength's observation of the round to be drafted.
+DraftPolicyLike = int | Sequence[int] | str | Callable[[Observation], Any]
+
+
+def load_scenarios(
+    control: Control,
+    num_cells: int,
+    scenario: ScenarioLike,
+    overrides: Overrides | Sequence[Overrides] | None,
+) -> list[Scenario]:
+    """One scenario a cell; one object for all unless `overrides` is a list, one entry a cell.
+
+    Raises:
+        ValueError: the protocol does not fit the control, or the cells differ in shape.
+    """
+    if isinstance(overrides, Sequence) and not isinstance(overrides, str):
+        if len(overrides) != num_cells:
+            raise ValueError(
+                f"overrides lists {len(overrides)} entries: must be one for each of "
+                f"{num_cells} environments, or one mapping for all"
+            )
+        scenarios = [Scenario.load(scenario, entry) for entry in overrides]
+    else:
+        scenarios = [Scenario.load(scenario, overrides)] * num_cells
+    first = scenarios[0]
+    for n, other in enumerate(scenarios):
+        if other.protocol not in control.protocols:
+            raise ValueError(
+                f"scenario {other.name!r} has protocol {other.protocol!r}: {control.id} takes "
+                + " or ".join(map(repr, control.protocols))
+            )
+        for name in ("protocol", "num_devices", "max_draft_length"):
+            if getattr(other, name) != getattr(first, name):
+                raise ValueError(
+                    f"overrides[{n}]: {name} = {getattr(other, name)!r} differs from "
+                    f"{getattr(first, name)!r} of overrides[0]; all environments must agree in it"
+                )
+    return scenarios
+
+
+def make_core(
+    control: Control,
+    scenarios: list[Scenario],
+    *,
+    batched: bool,
+    correction: str = "optimal",
+    observe_acceptance: bool = True,
+    draft_policy: DraftPolicyLike | None = None,
+) -> Core:
+    """The core that the arguments describe.
+
+    Args:
+        batched: whether a callable `draft_policy` sees batched observations, or one cell's.
+    """
+    if correction not in RULES:
+        names = ", ".join(map(repr, RULES))
+        raise ValueError(f"correction = {correction!r}: must be one of {names}")
+    if correction != "optimal" and scenarios[0].protocol == "upload":
+        raise ValueError(
+            f"correction = {correction!r}: the upload protocol of scenario "
+            f"{scenarios[0].name!r} corrects nothing after verification"
+        )
+    if not isinstance(observe_acceptance, bool | np.bool_):
+        raise ValueError(f"observe_acceptance = {observe_acceptance!r}: must be True or False")
+    policy: DraftPolicy | None = None
+    first_draft: NDArray[np.int64] | None = None
+    if control.mode:
+        if control.draft or draft_policy is None:
+            reference = np.array([solvers.reference(s).draft_length for s in scenarios])
+            first_draft = np.repeat(reference[:, None], scenarios[0].num_devices, axis=1)
+        if not control.draft:
+            policy = _draft_policy(draft_policy, scenarios, first_draft, batched)
+    return Core(
+        control,
+        scenarios,
+        correction=correction,
+        observe_acceptance=bool(observe_acceptance),
+        draft_policy=policy,
+        first_draft=first_draft,
+    )
+
+
+def prices(reward: Reward, price: float | None, scenarios: list[Scenario]) -> NDArray[np.float64]:
+    """The price of a second in each cell [tokens/s], [N]; zeros where the reward has none."""
+    check_reward(reward, price)
+    if reward != "margin":
+        return np.zeros(len(scenarios))
+    if price is not None:
+        return np.full(len(scenarios), float(price))
+    return np.array([solvers.reference(s).goodput for s in scenarios])
+
+
+def _draft_policy(
+    given: DraftPolicyLike | None,
+    scenarios: list[Scenario],
+    first_draft: NDArray[np.int64] | None,
+    batched: bool,
+) -> DraftPolicy:
+    """A batched draft policy from whatever the user gave."""
+    num_devices, longest = scenarios[0].num_devices, scenarios[0].max_draft_length
+    if given is None:
+        assert first_draft is not None
+        return partial(_constant, lengths=first_draft)
+    if isinstance(given, str):
+        return solvers.draft_policy(given, scenarios)
+    if callable(given):
+        return given if batched else partial(_one_cell, policy=given)
+    lengths = np.asarray(given)
+    if (
+        lengths.dtype.kind not in "iu"
+        or lengths.shape not in [(), (num_devices,)]
+        or np.any((lengths < 0) | (lengths > longest))
+    ):
+        raise ValueError(
+            f"draft_policy = {given!r}: must be an integer in [0, {longest}], a list of "
+            f"{num_devices} such integers, a solver's name, or a callable of the observation"
+        )
+    full = np.broadcast_to(lengths, (len(scenarios), num_devices)).astype(np.int64)
+    return partial(_constant, lengths=full)
+
+
+def _constant(observation: Observation, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return lengths
+
+
+def _one_cell(observation: Observation, policy: Callable[[Observation], Any]) -> NDArray[Any]:
+    return np.asarray(policy({key: value[0] for key, value in observation.items()}))[None]
