@@ -8,8 +8,7 @@ environment is the case N = 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,8 @@ Observation = dict[str, NDArray[Any]]
 #: Draft lengths [N, K] of the round that an observation (of DraftLength's kind) shows.
 DraftPolicy = Callable[[Observation], Any]
 
+#: Keys of a step's info: per cell, then per device, in the row order of the kernels' outputs.
+CELL_INT_KEYS: Final = ("round", "tokens", "emitted", "bonus_tokens", "correction_tokens")
 CELL_FLOAT_KEYS: Final = (
     "latency_s",
     "drafting_s",
@@ -33,32 +34,29 @@ CELL_FLOAT_KEYS: Final = (
     "time_s",
     "goodput",
 )
-CELL_INT_KEYS: Final = ("round", "tokens", "emitted", "bonus_tokens", "correction_tokens")
-DEVICE_FLOAT_KEYS: Final = ("channel_gain", "power_w", "bandwidth_hz")
 DEVICE_INT_KEYS: Final = ("drafted", "accepted", "rejected", "mode")
+DEVICE_FLOAT_KEYS: Final = ("power_w", "bandwidth_hz")
+INFO_KEYS: Final = CELL_INT_KEYS + CELL_FLOAT_KEYS + DEVICE_INT_KEYS + DEVICE_FLOAT_KEYS
 
 
-@dataclass
-class Decision:
-    """What is decided for one step, arrays [N, K] of int64 (shares: float64, or [N, 0])."""
-
-    draft: NDArray[np.int64]
-    chosen: NDArray[np.int64]
-    share: NDArray[np.float64]
+#: What is decided for one step: lengths and modes, int64 [N, K], and shares, float64 [N, K] (or
+#: [N, 0] where the agent does not split the band).
+Decision = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
-class Outcome:
-    """What one step gave, as freshly allocated blocks; rows are named by the key tuples above."""
+class Outcome(NamedTuple):
+    """What one step gave; the rows of the blocks are named by the key tuples above.
 
-    __slots__ = ("cell_float", "cell_int", "device_float", "device_int", "obs_float", "obs_int")
+    The blocks per device are freshly allocated at every step, so that views of them can be handed
+    out. The blocks per cell are read once and used again where the core has `reuse_cell_blocks`.
+    """
 
-    def __init__(self, num_floats: int, num_ints: int, num_cells: int, num_devices: int) -> None:
-        self.obs_float = np.empty((num_floats, num_cells, num_devices), np.float32)
-        self.obs_int = np.empty((num_ints, num_cells, num_devices), np.int64)
-        self.device_float = np.empty((3, num_cells, num_devices))
-        self.device_int = np.empty((4, num_cells, num_devices), np.int64)
-        self.cell_float = np.empty((6, num_cells))
-        self.cell_int = np.empty((6, num_cells), np.int64)
+    obs_float: NDArray[np.float32]  # [keys, N, K]
+    obs_int: NDArray[np.int64]  # [keys, N, K]
+    device_float: NDArray[np.float64]  # [2, N, K]
+    device_int: NDArray[np.int64]  # [4, N, K]
+    cell_float: NDArray[np.float64]  # [6, N]
+    cell_int: NDArray[np.int64]  # [6, N]; the last row flags truncation
 
 
 class Core:
@@ -69,8 +67,10 @@ class Core:
         scenarios: one scenario a cell; they agree in protocol, devices and longest draft.
         correction: the rule that picks modes where the agent does not.
         observe_acceptance: show acceptance rates, or feedback in their place.
-        draft_policy: decides the lengths where the agent does not, batched; None elsewhere.
-        first_draft: lengths of round 0, [N, K], where a round is pending and no policy drafts it.
+        fixed_draft: where a round is pending, [N, K]: the lengths of round 0, and of all rounds
+            where neither the agent nor a draft policy decides them.
+        draft_policy: decides the lengths where the agent does not, batched.
+        reuse_cell_blocks: write the outcome's blocks per cell to the same memory at every step.
     """
 
     def __init__(
@@ -80,8 +80,9 @@ class Core:
         *,
         correction: str = "optimal",
         observe_acceptance: bool = True,
+        fixed_draft: NDArray[np.int64] | None = None,
         draft_policy: DraftPolicy | None = None,
-        first_draft: NDArray[np.int64] | None = None,
+        reuse_cell_blocks: bool = False,
     ) -> None:
         first = scenarios[0]
         self.control = control
@@ -90,7 +91,7 @@ class Core:
         self.num_devices = first.num_devices
         self.max_draft_length = first.max_draft_length
         self.draft_policy = draft_policy
-        self.first_draft = first_draft
+        self.fixed_draft = fixed_draft
         self.float_keys = float_keys(control, observe_acceptance)
         self.integer_keys = integer_keys(control, observe_acceptance)
 
@@ -101,16 +102,25 @@ class Core:
         self._uploads = first.protocol == "upload"
 
         n, k = self.num_cells, self.num_devices
-        self._seeds: list[tape.EpisodeSeed | None] = [None] * n
-        self._streams: list[np.random.Generator | None] = [None] * n
-        self._coin_streams: list[np.random.Generator | None] = [None] * n
+        self._seeds: list[tape.EpisodeSeed] = [()] * n  # () before the first episode
+        self._streams: list[np.random.Generator] = [np.random.default_rng(0)] * n
+        self._coin_streams = list(self._streams)
         self._cell = np.array([_cell_constants(s) for s in scenarios])
-        self._device = np.zeros((n, 7, k))
+        self._device = np.array([_device_constants(s) for s in scenarios])
+        distinct = {id(s): s for s in scenarios}
+        number = {key: i for i, key in enumerate(distinct)}
+        self._laws = [tape.DeviceLaw(s) for s in distinct.values()]
+        self._law_of = np.array([number[id(s)] for s in scenarios])
         self._tape = np.zeros((n, 2, 2, kernels.BLOCK, k))
         self._coins = np.zeros((n if self._tossed else 0, 2, kernels.BLOCK, k), np.int64)
         self._time_s = np.zeros(n)
         self._counter = np.zeros((n, 3), np.int64)
         self._memory = np.zeros((n, 5, k), np.int64)
+        rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
+        self._shapes = [(row, n, k) for row in rows]
+        self._cell_blocks = (
+            (np.empty((6, n)), np.empty((6, n), np.int64)) if reuse_cell_blocks else None
+        )
         self._due = np.zeros(n, np.int64)
         self._nobody = np.zeros(n, np.bool_)
         self._unused_int = np.zeros((n, k), np.int64)
@@ -135,54 +145,36 @@ class Core:
         self._memory[index] = 0
         self._draw_blocks(index)
         if self._pending:
-            first = self.first_draft if self.draft_policy is None else self._ask_policy(0)
-            assert first is not None
-            self._memory[index, kernels.PENDING_DRAFT] = first[index]
+            self._memory[index, kernels.PENDING_DRAFT] = self._next_draft(0)[index]
 
     def _place_devices(self, index: NDArray[np.int64], uniform: NDArray[np.float64]) -> None:
-        """Write the device constants of the listed cells, one scenario at a time."""
-        groups: dict[int, list[int]] = {}
-        for i, n in enumerate(index):
-            groups.setdefault(id(self.scenarios[n]), []).append(i)
-        for members in groups.values():
-            cells = index[members]
-            scenario = self.scenarios[cells[0]]
-            drawn = tape.devices(scenario, uniform[members])
-            power_w = scenario.uplink_power_w
-            rows = np.zeros((len(members), 7, self.num_devices))
-            rows[:, kernels.ACCEPTANCE_RATE] = drawn.acceptance_rate
-            rows[:, kernels.EXPONENTIAL_RATE] = exponential_rate(drawn.acceptance_rate)
-            rows[:, kernels.TOKEN_LATENCY_S] = drawn.token_latency_s
-            rows[:, kernels.MEAN_GAIN] = drawn.mean_gain
-            rows[:, kernels.UPLINK_POWER_W] = power_w
-            rows[:, kernels.UNIT_SNR] = power_w / scenario.noise_server_w
-            if not self._uploads:
-                rows[:, kernels.NOISE_DEVICE_W] = scenario.noise_device_w
-            self._device[cells] = rows
+        """Write what is drawn about the devices of the listed cells, one law at a time."""
+        law_of = self._law_of[index]
+        for law in np.unique(law_of):
+            members = np.flatnonzero(law_of == law)
+            drawn, cells = self._laws[law](uniform[members]), index[members]
+            self._device[cells, kernels.ACCEPTANCE_RATE] = drawn.acceptance_rate
+            self._device[cells, kernels.EXPONENTIAL_RATE] = exponential_rate(drawn.acceptance_rate)
+            self._device[cells, kernels.TOKEN_LATENCY_S] = drawn.token_latency_s
+            self._device[cells, kernels.MEAN_GAIN] = drawn.mean_gain
 
     def _draw_blocks(self, cells: NDArray[np.int64]) -> None:
         """Draw the next block of the tape of each listed cell."""
-        for n in cells:
-            slot = self._counter[n, kernels.BLOCKS] % 2
-            generator = self._streams[n]
-            assert generator is not None
-            generator.standard_exponential(out=self._tape[n, slot])
+        slots = self._counter[cells, kernels.BLOCKS] % 2
+        for n, slot in zip(cells.tolist(), slots.tolist(), strict=True):
+            self._streams[n].standard_exponential(out=self._tape[n, slot])
             if self._tossed:
-                coins = self._coin_streams[n]
-                assert coins is not None
-                self._coins[n, slot] = tape.draw_coins(coins, self.num_devices)
-            self._counter[n, kernels.BLOCKS] += 1
+                self._coins[n, slot] = tape.draw_coins(self._coin_streams[n], self.num_devices)
+        self._counter[cells, kernels.BLOCKS] += 1
 
     def started(self, cell: int) -> bool:
         """Whether a cell has ever been reset."""
-        return self._seeds[cell] is not None
+        return self._seeds[cell] != ()
 
     def tape(self, cell: int) -> tape.Tape:
         """The tape of a cell's running episode."""
-        seed = self._seeds[cell]
-        assert seed is not None
         num_rounds = int(self._counter[cell, kernels.BLOCKS]) * kernels.BLOCK
-        return tape.Tape(self.scenarios[cell], seed, num_rounds)
+        return tape.Tape(self.scenarios[cell], self._seeds[cell], num_rounds)
 
     # ---- playing ---------------------------------------------------------------------------
 
@@ -209,14 +201,16 @@ class Core:
             draft, chosen = both[:, :k].copy(), both[:, k:].copy()
         elif self.control.mode:
             chosen = _integers("action", action, (*shape, k))
-            draft = self._ask_policy(1)
+            draft = self._next_draft(1)
         else:
             draft = _integers("action", action, (*shape, k))
-        return Decision(draft.reshape(n, k), chosen.reshape(n, k), share)
+        return draft.reshape(n, k), chosen.reshape(n, k), share
 
-    def _ask_policy(self, rounds_ahead: int) -> NDArray[np.int64]:
-        """Lengths that the draft policy gives to the round to be drafted next, [N, K]."""
-        assert self.draft_policy is not None
+    def _next_draft(self, rounds_ahead: int) -> NDArray[np.int64]:
+        """Lengths [N, K] that the environment gives to the round to be drafted next."""
+        if self.draft_policy is None:
+            assert self.fixed_draft is not None
+            return self.fixed_draft
         counter = self._counter.copy()
         counter[:, kernels.ROUND] += rounds_ahead
         keys = [keys(DRAFT_LENGTH, bool(self._full)) for keys in (float_keys, integer_keys)]
@@ -240,7 +234,7 @@ class Core:
         }
         shape = (self.num_cells, self.num_devices)
         lengths = _integers("draft_policy's answer", self.draft_policy(observation), shape)
-        self._check_values(Decision(lengths, self._unused_int, self._no_share), self._nobody)
+        self._check_values((lengths, self._unused_int, self._no_share))
         return lengths
 
     def observe(self) -> Outcome:
@@ -286,16 +280,9 @@ class Core:
             self._time_s,
             self._counter,
             self._memory,
-            decision.draft,
-            decision.chosen,
-            decision.share,
+            *decision,
             idle,
-            outcome.obs_float,
-            outcome.obs_int,
-            outcome.device_float,
-            outcome.device_int,
-            outcome.cell_float,
-            outcome.cell_int,
+            *outcome,
         )
         if due > 0:
             kernels.find_due(self._pending, self._counter, idle, self._due)
@@ -313,14 +300,21 @@ class Core:
         return self._time_s.copy()
 
     def _new_outcome(self) -> Outcome:
+        cell_float, cell_int = self._cell_blocks or (
+            np.empty((6, self.num_cells)),
+            np.empty((6, self.num_cells), np.int64),
+        )
         return Outcome(
-            len(self.float_keys), len(self.integer_keys), self.num_cells, self.num_devices
+            np.empty(self._shapes[0], np.float32),
+            np.empty(self._shapes[1], np.int64),
+            np.empty(self._shapes[2]),
+            np.empty(self._shapes[3], np.int64),
+            cell_float,
+            cell_int,
         )
 
-    def _check_values(self, decision: Decision, idle: NDArray[np.bool_]) -> None:
-        bad = kernels.find_invalid(
-            False, self.max_draft_length, decision.draft, decision.chosen, decision.share, idle
-        )
+    def _check_values(self, decision: Decision) -> None:
+        bad = kernels.find_invalid(False, self.max_draft_length, *decision, self._nobody)
         if bad >= 0:
             raise self._invalid(decision, bad)
 
@@ -329,9 +323,9 @@ class Core:
         n, column = divmod(index, 3 * self.num_devices)
         part, k = divmod(column, self.num_devices)
         array, what, allowed = (
-            (decision.draft, "draft length", f"an integer in [0, {self.max_draft_length}]"),
-            (decision.chosen, "mode", "0 (uplink) or 1 (downlink)"),
-            (decision.share, "bandwidth share", "a number in [0, 1]"),
+            (decision[0], "draft length", f"an integer in [0, {self.max_draft_length}]"),
+            (decision[1], "mode", "0 (uplink) or 1 (downlink)"),
+            (decision[2], "bandwidth share", "a number in [0, 1]"),
         )[part]
         where = f"environment {n}, device {k}" if self.num_cells > 1 else f"device {k}"
         source = "draft_policy" if part == 0 and not self.control.draft else "action"
@@ -351,6 +345,16 @@ def _cell_constants(scenario: Scenario) -> list[float]:
         np.inf if episode.rounds is None else float(episode.rounds),
         float(scenario.channel.fading == "rayleigh"),
     ]
+
+
+def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
+    """The rows of `device` that are not drawn, [7, K]."""
+    rows = np.zeros((7, scenario.num_devices))
+    rows[kernels.UPLINK_POWER_W] = scenario.uplink_power_w
+    rows[kernels.UNIT_SNR] = scenario.uplink_power_w / scenario.noise_server_w
+    if scenario.protocol == "correction":
+        rows[kernels.NOISE_DEVICE_W] = scenario.noise_device_w
+    return rows
 
 
 def _integers(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -75,7 +75,8 @@ def make_core(
     """The core that the arguments describe.
 
     Args:
-        batched: whether a callable `draft_policy` sees batched observations, or one cell's.
+        batched: whether the shell hands out arrays over cells (and a callable `draft_policy`
+            sees such), or the numbers and arrays of one cell.
     """
     if correction not in RULES:
         names = ", ".join(map(repr, RULES))
@@ -87,21 +88,22 @@ def make_core(
         )
     if not isinstance(observe_acceptance, bool | np.bool_):
         raise ValueError(f"observe_acceptance = {observe_acceptance!r}: must be True or False")
+    fixed_draft: NDArray[np.int64] | None = None
     policy: DraftPolicy | None = None
-    first_draft: NDArray[np.int64] | None = None
-    if control.mode:
-        if control.draft or draft_policy is None:
-            reference = np.array([solvers.reference(s).draft_length for s in scenarios])
-            first_draft = np.repeat(reference[:, None], scenarios[0].num_devices, axis=1)
-        if not control.draft:
-            policy = _draft_policy(draft_policy, scenarios, first_draft, batched)
+    if isinstance(draft_policy, str):
+        policy = solvers.draft_policy(draft_policy, scenarios)
+    elif callable(draft_policy):
+        policy = draft_policy if batched else partial(_one_cell, policy=draft_policy)
+    elif control.mode:
+        fixed_draft = _fixed_draft(draft_policy, scenarios)
     return Core(
         control,
         scenarios,
         correction=correction,
         observe_acceptance=bool(observe_acceptance),
+        fixed_draft=fixed_draft,
         draft_policy=policy,
-        first_draft=first_draft,
+        reuse_cell_blocks=not batched,
     )
 
 
@@ -115,37 +117,25 @@ def prices(reward: Reward, price: float | None, scenarios: list[Scenario]) -> ND
     return np.array([solvers.reference(s).goodput for s in scenarios])
 
 
-def _draft_policy(
-    given: DraftPolicyLike | None,
-    scenarios: list[Scenario],
-    first_draft: NDArray[np.int64] | None,
-    batched: bool,
-) -> DraftPolicy:
-    """A batched draft policy from whatever the user gave."""
+def _fixed_draft(
+    given: int | Sequence[int] | None, scenarios: list[Scenario]
+) -> NDArray[np.int64]:
+    """Lengths [N, K] that are the same in every round: the given ones, or the reference."""
     num_devices, longest = scenarios[0].num_devices, scenarios[0].max_draft_length
     if given is None:
-        assert first_draft is not None
-        return partial(_constant, lengths=first_draft)
-    if isinstance(given, str):
-        return solvers.draft_policy(given, scenarios)
-    if callable(given):
-        return given if batched else partial(_one_cell, policy=given)
-    lengths = np.asarray(given)
-    if (
-        lengths.dtype.kind not in "iu"
-        or lengths.shape not in [(), (num_devices,)]
-        or np.any((lengths < 0) | (lengths > longest))
-    ):
-        raise ValueError(
-            f"draft_policy = {given!r}: must be an integer in [0, {longest}], a list of "
-            f"{num_devices} such integers, a solver's name, or a callable of the observation"
-        )
-    full = np.broadcast_to(lengths, (len(scenarios), num_devices)).astype(np.int64)
-    return partial(_constant, lengths=full)
-
-
-def _constant(observation: Observation, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return lengths
+        lengths = np.array([[solvers.reference(s).draft_length] for s in scenarios])
+    else:
+        lengths = np.asarray(given)
+        if (
+            lengths.dtype.kind not in "iu"
+            or lengths.shape not in [(), (num_devices,)]
+            or np.any((lengths < 0) | (lengths > longest))
+        ):
+            raise ValueError(
+                f"draft_policy = {given!r}: must be an integer in [0, {longest}], a list of "
+                f"{num_devices} such integers, a solver's name, or a callable of the observation"
+            )
+    return np.array(np.broadcast_to(lengths, (len(scenarios), num_devices)), dtype=np.int64)
 
 
 def _one_cell(observation: Observation, policy: Callable[[Observation], Any]) -> NDArray[Any]:

@@ -54,34 +54,45 @@ class Devices:
     mean_gain: Floats
 
 
-def devices(scenario: Scenario, uniform: Floats) -> Devices:
-    """Devices from standard uniform numbers ``[..., 3, K]``: task, drafting speed, position.
+class DeviceLaw:
+    """How a scenario's devices are drawn: the map from uniform numbers to devices.
 
-    Constants that the scenario lists per device ignore their number, so that listing one leaves
+    Constants that the scenario lists per device ignore their numbers, so that listing one leaves
     all others as they were.
     """
-    shape = uniform.shape[:-2] + uniform.shape[-1:]
-    rates = np.array([np.broadcast_to(t.acceptance_rate, shape[-1]) for t in scenario.tasks])
-    task = (uniform[..., 0, :] * len(rates)).astype(np.int64)
-    acceptance_rate = np.take_along_axis(rates, task.reshape(-1, shape[-1]), axis=0).reshape(shape)
 
-    latency = np.broadcast_to(np.asarray(scenario.drafting.token_latency_s), shape)
-    if not isinstance(scenario.drafting.token_latency_s, tuple):
-        latency = latency * _between(scenario.drafting.spread, uniform[..., 1, :])
+    def __init__(self, scenario: Scenario) -> None:
+        k = scenario.num_devices
+        self._device = np.arange(k)
+        self._rates = np.array([np.broadcast_to(t.acceptance_rate, k) for t in scenario.tasks])
+        latency = scenario.drafting.token_latency_s
+        spread = Range(1.0, 1.0) if isinstance(latency, tuple) else scenario.drafting.spread
+        self._latency = _interval(latency, k) * _interval(spread, k)
+        self._channel = scenario.channel
+        if isinstance(scenario.channel, DistanceChannel):
+            self._position = _interval(scenario.channel.distance_m, k)
+        else:
+            self._position = _interval(scenario.channel.mean_gain, k)
 
-    channel = scenario.channel
-    if isinstance(channel, DistanceChannel):
-        distance = np.ascontiguousarray(_between(channel.distance_m, uniform[..., 2, :]))
-        mean_gain = path_gain(distance, channel.reference_gain_db, channel.exponent)
-    else:
-        mean_gain = _between(channel.mean_gain, uniform[..., 2, :])
-    return Devices(acceptance_rate, np.array(latency), np.array(mean_gain))
+    def __call__(self, uniform: Floats) -> Devices:
+        """Devices from standard uniform numbers ``[..., 3, K]``: task, speed, position."""
+        task = (uniform[..., 0, :] * len(self._rates)).astype(np.int64)
+        latency = _between(self._latency, uniform[..., 1, :])
+        position = _between(self._position, uniform[..., 2, :])
+        channel = self._channel
+        if isinstance(channel, DistanceChannel):
+            position = path_gain(position, channel.reference_gain_db, channel.exponent)
+        return Devices(self._rates[task, self._device], latency, position)
 
 
-def _between(bounds: PerDevice | Range, uniform: Floats) -> Floats:
-    if isinstance(bounds, Range):
-        return bounds.min + (bounds.max - bounds.min) * uniform
-    return np.broadcast_to(np.asarray(bounds, dtype=np.float64), uniform.shape)
+def _interval(bounds: PerDevice | Range, num_devices: int) -> Floats:
+    """Bounds [2, K] of a uniform draw; a constant is an interval of no width."""
+    low, high = (bounds.min, bounds.max) if isinstance(bounds, Range) else (bounds, bounds)
+    return np.array([np.broadcast_to(low, num_devices), np.broadcast_to(high, num_devices)])
+
+
+def _between(interval: Floats, uniform: Floats) -> Floats:
+    return interval[0] + (interval[1] - interval[0]) * uniform
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,7 @@ class Tape:
     @cached_property
     def _draws(self) -> tuple[Devices, Floats]:
         generator = stream(self.seed, BASE_STREAM)
-        drawn = devices(self.scenario, draw_uniform(generator, self.scenario.num_devices))
+        drawn = DeviceLaw(self.scenario)(draw_uniform(generator, self.scenario.num_devices))
         shape = (2, BLOCK, self.scenario.num_devices)
         blocks = [
             generator.standard_exponential(shape) for _ in range(self.num_rounds // BLOCK)
@@ -130,7 +141,7 @@ class Tape:
 
 
 def draw_uniform(generator: np.random.Generator, num_devices: int) -> Floats:
-    """The numbers that :func:`devices` reads, [3, K]: the first draw of an episode."""
+    """The numbers that :class:`DeviceLaw` reads, [3, K]: the first draw of an episode."""
     return generator.random((3, num_devices))
 
 

@@ -380,11 +380,11 @@ BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROU
 ROUND, EPISODE_TOKENS, BLOCKS = range(3)
 # Rows of `memory` [N, ..., K]: the drafts waiting to be corrected, and the acceptance feedback.
 PENDING_DRAFT, ACCEPTED_COUNT, REJECTION_COUNT, LAST_ACCEPTED, LAST_REJECTED = range(5)
-# Rows of the outputs: per cell [..., N] and per device [..., N, K] (the floats per device are
-# channel gain, power and bandwidth).
+# Rows of the outputs: per cell [..., N] and per device [..., N, K].
 LATENCY_S, DRAFTING_S, VERIFYING_S, COMMUNICATION_S, TIME_S, GOODPUT = range(6)
 ROUND_INDEX, TOKENS, EMITTED, BONUS_TOKENS, CORRECTION_TOKENS, TRUNCATED = range(6)
 DRAFTED, ACCEPTED, REJECTED, MODE = range(4)
+POWER_W, ALLOCATED_HZ = range(2)
 
 
 @compiled
@@ -611,6 +611,7 @@ def play(
     if bad >= 0:
         return -1 - bad
 
+    gains = np.empty(num_devices)
     uplink_snr = np.empty(num_devices)
     workspace = np.empty(num_devices)
     members = np.empty(num_devices, np.int64)
@@ -623,7 +624,7 @@ def play(
             device_int[:, n] = 0
             continue
         r = counter[n, ROUND]
-        gains, power_w, band_hz = device_float[0, n], device_float[1, n], device_float[2, n]
+        power_w, band_hz = device_float[POWER_W, n], device_float[ALLOCATED_HZ, n]
         drafted, accepted = device_int[DRAFTED, n], device_int[ACCEPTED, n]
         rejected, mode = device_int[REJECTED, n], device_int[MODE, n]
 

@@ -97,11 +97,11 @@ def _compute(physics: str) -> Reference:
     data: dict[str, Any] = json.loads(physics)
     data["models"], data["episode"] = {"draft": "-", "target": "-"}, {"rounds": 1}
     scenario = Scenario.from_dict(data)
-    generator = np.random.default_rng(REFERENCE_SEED)
+    generator, law = np.random.default_rng(REFERENCE_SEED), tape.DeviceLaw(scenario)
     best = 0.0
     uniform = np.zeros(scenario.max_draft_length + 1)
     for _ in range(REFERENCE_ROUNDS):
-        devices = tape.devices(scenario, tape.draw_uniform(generator, scenario.num_devices))
+        devices = law(tape.draw_uniform(generator, scenario.num_devices))
         fading = generator.standard_exponential(scenario.num_devices)
         if scenario.channel.fading == "none":
             fading = np.ones_like(fading)

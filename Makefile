@@ -1,0 +1,31 @@
+# Two commands need nothing but Python 3.11 and make: `make demo` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check format clean
+
+demo: $(STAMP)  ## play real rounds and compare; writes a picture under outputs/
+	$(BIN)/python scripts/demo.py
+
+test: $(STAMP)  ## the whole test suite
+	$(BIN)/python -m pytest -n auto
+
+check: $(STAMP)  ## lint, formatting, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed, not " + sys.version'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,render,dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist outputs .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,67 @@
+"""Policies that look at nothing: the floor that others are measured from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector.utils import batch_space
+
+from baselines.policy import Context, Observation, Policy
+from multispin_env.solvers import reference
+from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, action_space
+
+
+class FixedDraftLength(Policy):
+    """Every device drafts the same number of tokens in every round.
+
+    Knows: nothing about the round. Costs: nothing. In DraftBandwidth the band is split equally.
+
+    Args:
+        context: the environment.
+        draft_length: tokens; the scenario's reference length if None.
+    """
+
+    def __init__(self, context: Context, draft_length: int | None = None) -> None:
+        super().__init__(context)
+        longest = self.scenario.max_draft_length
+        if draft_length is None:
+            draft_length = reference(self.scenario).draft_length
+        if isinstance(draft_length, bool) or not 0 <= int(draft_length) <= longest:
+            raise ValueError(f"draft_length = {draft_length!r}: must be an int in [0, {longest}]")
+        self.draft_length = int(draft_length)
+
+    @staticmethod
+    def fits(context: Context) -> bool:
+        """Fits where the agent decides lengths and no modes."""
+        return context.control in (DRAFT_LENGTH, DRAFT_BANDWIDTH)
+
+    def act(self, observation: Observation) -> Any:
+        """The same length for all."""
+        return self.draft_action(
+            np.full(observation["snr_db"].shape, self.draft_length, dtype=np.int64)
+        )
+
+
+class RandomPolicy(Policy):
+    """Uniform actions from the action space.
+
+    Knows: nothing. Costs: nothing.
+
+    Args:
+        context: the environment.
+        seed: of the policy's own generator, independent of the environment's.
+    """
+
+    def __init__(self, context: Context, seed: int | None = None) -> None:
+        super().__init__(context)
+        self._space = action_space(
+            self.control, self.scenario.num_devices, self.scenario.max_draft_length
+        )
+        self._space.seed(seed)
+
+    def act(self, observation: Observation) -> Any:
+        """An independent sample for each observation of the batch."""
+        batch = batch_space(self._space, len(observation["snr_db"]))
+        batch.seed(int(self._space.np_random.integers(2**31)))
+        return batch.sample()
