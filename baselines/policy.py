@@ -72,7 +72,8 @@ class Policy(ABC):
 
         Args:
             observation: as the environment gives it.
-            state, episode_start: unused, these policies have no memory; `state` is returned.
+            state: unused, these policies have no memory; returned as it came.
+            episode_start: unused likewise.
             deterministic: unused by policies that do not sample.
         """
         batched = np.ndim(observation["snr_db"]) == 2

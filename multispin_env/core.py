@@ -213,11 +213,10 @@ class Core:
             return self.fixed_draft
         counter = self._counter.copy()
         counter[:, kernels.ROUND] += rounds_ahead
-        keys = [keys(DRAFT_LENGTH, bool(self._full)) for keys in (float_keys, integer_keys)]
-        shown = [
-            np.empty((len(keys[0]), self.num_cells, self.num_devices), np.float32),
-            np.empty((len(keys[1]), self.num_cells, self.num_devices), np.int64),
-        ]
+        floats = float_keys(DRAFT_LENGTH, bool(self._full))
+        integers = integer_keys(DRAFT_LENGTH, bool(self._full))
+        obs_float = np.empty((len(floats), self.num_cells, self.num_devices), np.float32)
+        obs_int = np.empty((len(integers), self.num_cells, self.num_devices), np.int64)
         kernels.observe_cells(
             0,
             self._full,
@@ -227,11 +226,11 @@ class Core:
             counter,
             self._memory,
             np.arange(self.num_cells),
-            *shown,
+            obs_float,
+            obs_int,
         )
-        observation = {
-            key: row for ks, block in zip(keys, shown, strict=True) for key, row in zip(ks, block)
-        }
+        observation: Observation = dict(zip(floats, obs_float))
+        observation.update(zip(integers, obs_int))
         shape = (self.num_cells, self.num_devices)
         lengths = _integers("draft_policy's answer", self.draft_policy(observation), shape)
         self._check_values((lengths, self._unused_int, self._no_share))

@@ -6,6 +6,7 @@ shell over :class:`multispin_env.core.Core`.
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, ClassVar
 
@@ -53,27 +54,27 @@ _SHARED_SECTIONS = """
     ## Info
     `reset` gives `time_s` = 0.0; every step gives
 
-    | key                 | type, shape | unit     | meaning                                        |
-    |---------------------|-------------|----------|------------------------------------------------|
-    | `round`             | int         |          | index of the round that was closed, from 0      |
-    | `tokens`            | int         | tokens   | delivered: `emitted`, or 0 in a cut round       |
-    | `emitted`           | int         | tokens   | generated: accepted + bonus + correction        |
-    | `bonus_tokens`      | int         | tokens   | one for each draft that was not rejected        |
-    | `correction_tokens` | int         | tokens   | one for each rejected draft                     |
-    | `latency_s`         | float       | s        | what the round is charged                       |
-    | `drafting_s`        | float       | s        | until the last device has drafted               |
-    | `verification_s`    | float       | s        | batched verification                            |
-    | `communication_s`   | float       | s        | corrections, or what uploads add to drafting    |
-    | `time_s`            | float       | s        | simulated time now, the next round's start      |
-    | `goodput`           | float       | tokens/s | `tokens` / `latency_s`                          |
-    | `drafted`           | int64 [K]   | tokens   | draft lengths                                   |
-    | `accepted`          | int64 [K]   | tokens   | accepted tokens of each draft                   |
-    | `rejected`          | int64 [K]   |          | 1 where the draft was rejected                  |
-    | `mode`              | int64 [K]   |          | 0 uplink, 1 downlink, -1 sent nothing           |
-    | `power_w`           | float64 [K] | W        | transmit power                                  |
-    | `bandwidth_hz`      | float64 [K] | Hz       | bandwidth used                                  |
-    | `reward_terms`      | dict        |          | the parts of the reward, by name                |
-    | `episode_goodput`   | float       | tokens/s | at the end only: tokens delivered / seconds     |
+    | key                 | type, shape | unit     | meaning                                   |
+    | ------------------- | ----------- | -------- | ----------------------------------------- |
+    | `round`             | int         |          | index of the round, from 0                |
+    | `tokens`            | int         | tokens   | delivered: `emitted`, or 0 in a cut round |
+    | `emitted`           | int         | tokens   | accepted + bonus + correction             |
+    | `bonus_tokens`      | int         | tokens   | one for each draft that was not rejected  |
+    | `correction_tokens` | int         | tokens   | one for each rejected draft               |
+    | `latency_s`         | float       | s        | what the round is charged                 |
+    | `drafting_s`        | float       | s        | until the last device has drafted         |
+    | `verification_s`    | float       | s        | batched verification                      |
+    | `communication_s`   | float       | s        | corrections; uploads after drafting       |
+    | `time_s`            | float       | s        | simulated time now                        |
+    | `goodput`           | float       | tokens/s | `tokens` / `latency_s`                    |
+    | `drafted`           | int64 [K]   | tokens   | draft lengths                             |
+    | `accepted`          | int64 [K]   | tokens   | accepted tokens of each draft             |
+    | `rejected`          | int64 [K]   |          | 1 where the draft was rejected            |
+    | `mode`              | int64 [K]   |          | 0 uplink, 1 downlink, -1 sent nothing     |
+    | `power_w`           | float64 [K] | W        | transmit power                            |
+    | `bandwidth_hz`      | float64 [K] | Hz       | bandwidth used                            |
+    | `reward_terms`      | dict        |          | the parts of the reward, by name          |
+    | `episode_goodput`   | float       | tokens/s | at the end: tokens per second             |
 
     In a cut round the parts (`drafting_s` and so on, `emitted`, the arrays) are those of the whole
     round; only `tokens` and `latency_s` are cut.
@@ -82,12 +83,14 @@ _SHARED_SECTIONS = """
 
 def _complete(cls: type[MultiSpinEnv]) -> type[MultiSpinEnv]:
     """Insert the sections that all environments share before the docstring's Arguments."""
-    head, arguments = (cls.__doc__ or "").split("\n    ## Arguments\n")
-    cls.__doc__ = f"{head}{_SHARED_SECTIONS}\n    ## Arguments\n{arguments}"
+    if cls.__doc__ is not None:  # python -OO strips docstrings
+        head, arguments = inspect.cleandoc(cls.__doc__).split("\n## Arguments\n")
+        shared = inspect.cleandoc(_SHARED_SECTIONS)
+        cls.__doc__ = f"{head}\n\n{shared}\n\n## Arguments\n{arguments}"
     return cls
 
 
-class MultiSpinEnv(gym.Env[Observation, Any]):
+class MultiSpinEnv(gym.Env[Any, Any]):
     """What the four environments have in common; see their own docstrings.
 
     Attributes:
@@ -237,20 +240,20 @@ class DraftLengthEnv(MultiSpinEnv):
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range        | unit    | meaning                                 |
-    |-------------------|---------|--------------|---------|-----------------------------------------|
-    | `snr_db`          | float32 | [-300, 300]  | dB      | full-band uplink SNR of the coming round |
-    | `token_latency_s` | float32 | [0, 10]      | s/token | drafting time of one token              |
-    | `acceptance_rate` | float32 | [0, 1]       |         | chance that a drafted token is accepted |
+    | key               | dtype   | range       | unit    | meaning                          |
+    | ----------------- | ------- | ----------- | ------- | -------------------------------- |
+    | `snr_db`          | float32 | [-300, 300] | dB      | full-band uplink SNR, this round |
+    | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token               |
+    | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token            |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
-    | key               | dtype | range                 | unit   | meaning                           |
-    |-------------------|-------|-----------------------|--------|-----------------------------------|
-    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted this episode             |
-    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts this episode      |
-    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the last round        |
-    | `rejected`        | int64 | [0, 1]                |        | whether the last draft was rejected |
+    | key               | dtype | range                 | unit   | meaning                      |
+    | ----------------- | ----- | --------------------- | ------ | ---------------------------- |
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted this episode        |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts this episode |
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the last round   |
+    | `rejected`        | int64 | [0, 1]                |        | its draft was rejected       |
 
     Only delivered rounds enter the feedback.
 
@@ -307,22 +310,22 @@ class ModeSelectionEnv(MultiSpinEnv):
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range                 | unit    | meaning                         |
-    |-------------------|---------|-----------------------|---------|---------------------------------|
-    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending   |
-    | `next_snr_db`     | float32 | [-300, 300]           | dB      | the same for the next round     |
-    | `token_latency_s` | float32 | [0, 10]               | s/token | drafting time of one token      |
-    | `acceptance_rate` | float32 | [0, 1]                |         | chance that a token is accepted |
-    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | drafted in the pending round    |
-    | `rejected`        | int64   | [0, 1]                |         | which pending drafts were rejected |
+    | key               | dtype   | range                 | unit    | meaning                       |
+    | ----------------- | ------- | --------------------- | ------- | ----------------------------- |
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending |
+    | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round             |
+    | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token            |
+    | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token         |
+    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | in the pending round          |
+    | `rejected`        | int64   | [0, 1]                |         | 1 where it was rejected       |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
-    | key               | dtype | range                 | unit   | meaning                           |
-    |-------------------|-------|-----------------------|--------|-----------------------------------|
-    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the pending round     |
-    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted in rounds delivered      |
-    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts, rounds delivered |
+    | key               | dtype | range                 | unit   | meaning                       |
+    | ----------------- | ----- | --------------------- | ------ | ----------------------------- |
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the pending round |
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | in delivered rounds           |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts in such       |
 
     ## Arguments
     * `scenario`: a name (`multispin_env.list_scenarios()`), a TOML path, a dict or a `Scenario`.
@@ -379,22 +382,22 @@ class JointEnv(MultiSpinEnv):
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range                 | unit    | meaning                         |
-    |-------------------|---------|-----------------------|---------|---------------------------------|
-    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending   |
-    | `next_snr_db`     | float32 | [-300, 300]           | dB      | the same for the next round     |
-    | `token_latency_s` | float32 | [0, 10]               | s/token | drafting time of one token      |
-    | `acceptance_rate` | float32 | [0, 1]                |         | chance that a token is accepted |
-    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | drafted in the pending round    |
-    | `rejected`        | int64   | [0, 1]                |         | which pending drafts were rejected |
+    | key               | dtype   | range                 | unit    | meaning                       |
+    | ----------------- | ------- | --------------------- | ------- | ----------------------------- |
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending |
+    | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round             |
+    | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token            |
+    | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token         |
+    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | in the pending round          |
+    | `rejected`        | int64   | [0, 1]                |         | 1 where it was rejected       |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
-    | key               | dtype | range                 | unit   | meaning                           |
-    |-------------------|-------|-----------------------|--------|-----------------------------------|
-    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the pending round     |
-    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted in rounds delivered      |
-    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts, rounds delivered |
+    | key               | dtype | range                 | unit   | meaning                       |
+    | ----------------- | ----- | --------------------- | ------ | ----------------------------- |
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the pending round |
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | in delivered rounds           |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts in such       |
 
     ## Arguments
     * `scenario`: a name (`multispin_env.list_scenarios()`), a TOML path, a dict or a `Scenario`.
@@ -442,10 +445,10 @@ class DraftBandwidthEnv(MultiSpinEnv):
     ## Action Space
     `Dict` of
 
-    | key            | space                                   | meaning                              |
-    |----------------|-----------------------------------------|--------------------------------------|
-    | `draft_length` | `MultiDiscrete([max_draft_length+1]*K)` | tokens to draft; 0: nothing is sent  |
-    | `bandwidth`    | `Box(0, 1, (K,), float32)`              | share of the band, any scale         |
+    | key            | space                       | meaning                       |
+    | -------------- | --------------------------- | ----------------------------- |
+    | `draft_length` | `MultiDiscrete([γmax+1]*K)` | tokens to draft, 0: none sent |
+    | `bandwidth`    | `Box(0, 1, (K,), float32)`  | share of the band, any scale  |
 
     Shares are normalised over the devices that draft; all zero there means equal; a zero share with
     a positive length is a round that never ends. `multispin_env.wrappers.FlattenBandwidth` makes it
@@ -454,20 +457,20 @@ class DraftBandwidthEnv(MultiSpinEnv):
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range        | unit    | meaning                                 |
-    |-------------------|---------|--------------|---------|-----------------------------------------|
-    | `snr_db`          | float32 | [-300, 300]  | dB      | full-band uplink SNR of the coming round |
-    | `token_latency_s` | float32 | [0, 10]      | s/token | drafting time of one token              |
-    | `acceptance_rate` | float32 | [0, 1]       |         | chance that a drafted token is accepted |
+    | key               | dtype   | range       | unit    | meaning                          |
+    | ----------------- | ------- | ----------- | ------- | -------------------------------- |
+    | `snr_db`          | float32 | [-300, 300] | dB      | full-band uplink SNR, this round |
+    | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token               |
+    | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token            |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
-    | key               | dtype | range                 | unit   | meaning                           |
-    |-------------------|-------|-----------------------|--------|-----------------------------------|
-    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted this episode             |
-    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts this episode      |
-    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the last round        |
-    | `rejected`        | int64 | [0, 1]                |        | whether the last draft was rejected |
+    | key               | dtype | range                 | unit   | meaning                      |
+    | ----------------- | ----- | --------------------- | ------ | ---------------------------- |
+    | `accepted_count`  | int64 | [0, 2^53]             | tokens | accepted this episode        |
+    | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts this episode |
+    | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the last round   |
+    | `rejected`        | int64 | [0, 1]                |        | its draft was rejected       |
 
     Only delivered rounds enter the feedback.
 

@@ -349,9 +349,7 @@ class Scenario(_Section):
     verification: Verification = _checked(_section(Verification))
     payload: Payload = _checked(_section(Payload))
     radio: CorrectionRadio | UploadRadio = _checked(_section(CorrectionRadio, UploadRadio))
-    channel: DistanceChannel | UniformChannel = _checked(
-        _section(DistanceChannel, UniformChannel)
-    )
+    channel: DistanceChannel | UniformChannel = _checked(_section(DistanceChannel, UniformChannel))
     episode: Episode = _checked(_section(Episode))
     reference_draft_length: int | None = _checked(_integer(0, 1000, optional=True), None)
     reference_goodput: float | None = _checked(_optional(_number(0.0, 1e12)), None)
@@ -474,7 +472,7 @@ class Scenario(_Section):
             raise _fail("channel", data["channel"], "a table")
         protocol = _choice(PROTOCOLS)("protocol", data.get("protocol"))
         kind = _choice(list(_CHANNELS))("channel.kind", data.get("channel", {}).get("kind"))
-        classes: dict[str, type] = {
+        classes: dict[str, Any] = {
             "models": Models,
             "drafting": Drafting,
             "verification": Verification,
@@ -499,13 +497,15 @@ class Scenario(_Section):
             for inner in value:
                 _known(f"{key}.{inner}", valid)
             values[key] = _make(classes[key], key + ".", value)
-        return _make(cls, "", values)
+        scenario: Scenario = _make(cls, "", values)
+        return scenario
 
     def to_dict(self) -> dict[str, Any]:
         """The scenario as nested plain dicts, lists, numbers and strings."""
         data = asdict(self)
         data["tasks"] = {task.name: task.acceptance_rate for task in self.tasks}
-        return _plain(data)
+        plain: dict[str, Any] = _plain(data)
+        return plain
 
     def to_toml(self) -> str:
         """The scenario as the text of a TOML file."""
@@ -521,14 +521,16 @@ _CHANNELS: Final[dict[str, type]] = {"distance": DistanceChannel, "uniform": Uni
 def list_scenarios() -> list[str]:
     """Names of the shipped scenarios."""
     folder = resources.files("multispin_env") / "scenarios"
-    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+    return sorted(
+        f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
+    )
 
 
 # --------------------------------------------------------------------------------------------
 # Helpers of loading.
 
 
-def _field_names(cls: type) -> list[str]:
+def _field_names(cls: Any) -> list[str]:
     return [item.name for item in fields(cls)]
 
 

@@ -38,7 +38,7 @@ def load_scenarios(
     Raises:
         ValueError: the protocol does not fit the control, or the cells differ in shape.
     """
-    if isinstance(overrides, Sequence) and not isinstance(overrides, str):
+    if isinstance(overrides, Sequence):
         if len(overrides) != num_cells:
             raise ValueError(
                 f"overrides lists {len(overrides)} entries: must be one for each of "
@@ -117,9 +117,7 @@ def prices(reward: Reward, price: float | None, scenarios: list[Scenario]) -> ND
     return np.array([solvers.reference(s).goodput for s in scenarios])
 
 
-def _fixed_draft(
-    given: int | Sequence[int] | None, scenarios: list[Scenario]
-) -> NDArray[np.int64]:
+def _fixed_draft(given: int | Sequence[int] | None, scenarios: list[Scenario]) -> NDArray[np.int64]:
     """Lengths [N, K] that are the same in every round: the given ones, or the reference."""
     num_devices, longest = scenarios[0].num_devices, scenarios[0].max_draft_length
     if given is None:

@@ -92,7 +92,7 @@ def _interval(bounds: PerDevice | Range, num_devices: int) -> Floats:
 
 
 def _between(interval: Floats, uniform: Floats) -> Floats:
-    return interval[0] + (interval[1] - interval[0]) * uniform
+    return np.asarray(interval[0] + (interval[1] - interval[0]) * uniform)
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,7 @@ class Tape:
         generator = stream(self.seed, BASE_STREAM)
         drawn = DeviceLaw(self.scenario)(draw_uniform(generator, self.scenario.num_devices))
         shape = (2, BLOCK, self.scenario.num_devices)
-        blocks = [
-            generator.standard_exponential(shape) for _ in range(self.num_rounds // BLOCK)
-        ]
+        blocks = [generator.standard_exponential(shape) for _ in range(self.num_rounds // BLOCK)]
         return drawn, np.concatenate(blocks, axis=1)
 
     @cached_property

@@ -36,7 +36,7 @@ class FlattenBandwidth(gym.ActionWrapper[Any, NDArray[np.float32], Any], RecordC
         flat = np.asarray(action, dtype=np.float64)
         if flat.shape != self.action_space.shape or not np.all(np.isfinite(flat)):
             raise ValueError(
-                f"action = {action!r}: must be {self.action_space.shape[0]} finite numbers"
+                f"action = {action!r}: must be {2 * len(self._longest)} finite numbers"
             )
         unit = (np.clip(flat, -1.0, 1.0) + 1.0) / 2.0
         lengths, shares = np.split(unit, 2)
@@ -46,9 +46,7 @@ class FlattenBandwidth(gym.ActionWrapper[Any, NDArray[np.float32], Any], RecordC
         }
 
 
-class FlatObservation(
-    gym.ObservationWrapper[NDArray[np.float32], Any, Any], RecordConstructorArgs
-):
+class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], RecordConstructorArgs):
     """The Dict observation as one float32 vector, scaled to about [-1, 1] for plain networks.
 
     The parts stand in the order of the observation space's keys, K numbers each. Decibels are
@@ -61,7 +59,9 @@ class FlatObservation(
         gym.ObservationWrapper.__init__(self, env)
         inner = env.observation_space
         if not (isinstance(inner, spaces.Dict) and "snr_db" in inner.spaces):
-            raise ValueError(f"env has observation space {inner}: FlatObservation wraps multispin/*")
+            raise ValueError(
+                f"env has observation space {inner}: FlatObservation wraps multispin/*"
+            )
         self._keys = tuple(inner.spaces)
         low = self.observation({key: _bound(inner[key], "low") for key in self._keys})
         high = self.observation({key: _bound(inner[key], "high") for key in self._keys})
@@ -72,7 +72,7 @@ class FlatObservation(
         longest = self.get_wrapper_attr("scenario").max_draft_length
         parts = []
         for key in self._keys:
-            value = np.asarray(observation[key], dtype=np.float32)
+            value: NDArray[Any] = np.asarray(observation[key], dtype=np.float32)
             if key.endswith("_db"):
                 value = value / np.float32(30.0)
             elif key == "token_latency_s":

@@ -66,7 +66,7 @@ def half_width(values: NDArray[np.float64]) -> float:
 def table(power_dbm: float, results: dict[str, list[NDArray[np.float64]]]) -> str:
     """One power's results as text, a row a length."""
     lines = [
-        f"\nqwen2.5, 20 devices, uplink {power_dbm} dBm, downlink 4x: goodput [tokens/s], 95 % interval",
+        f"\nqwen2.5, 20 devices, uplink {power_dbm} dBm: goodput [tokens/s] with 95 % interval",
         "length " + "".join(f"{rule:>17}" for rule in RULES),
     ]
     best = {rule: int(np.argmax([v.mean() for v in results[rule]])) for rule in RULES}
@@ -96,7 +96,9 @@ def picture(results: dict[int, dict[str, list[NDArray[np.float64]]]], path: Path
             half = np.array([half_width(v) for v in by_rule[rule]])
             axis.plot(LENGTHS, mean, line, color=colour, marker="o", markersize=4, label=rule)
             axis.fill_between(LENGTHS, mean - half, mean + half, color=colour, alpha=0.15)
-            axis.set(title=f"uplink power {power_dbm} dBm", xlabel="draft length of all devices [tokens]")
+            axis.set(
+                title=f"uplink power {power_dbm} dBm", xlabel="draft length of all devices [tokens]"
+            )
     for axis in axes:
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="goodput [tokens/s]", ylim=(0, None))
@@ -109,7 +111,9 @@ def main() -> None:
     options = tyro.cli(Options)
     if options.episodes < 2:
         raise SystemExit(f"--episodes = {options.episodes}: must be at least 2 for an interval")
-    print(f"Multi-SPIN Gym {multispin_env.__version__}: {options.episodes} episodes of 30 s a number")
+    print(
+        f"Multi-SPIN Gym {multispin_env.__version__}: {options.episodes} episodes of 30 s a number"
+    )
     seeds = range(options.episodes)
     results: dict[int, dict[str, list[NDArray[np.float64]]]] = {}
     with tqdm(total=len(POWERS_DBM) * len(RULES) * len(LENGTHS), unit="policy") as bar:

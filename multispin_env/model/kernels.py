@@ -214,9 +214,7 @@ def equalised_latency(draft_length, token_latency_s, work_hz_s, bandwidth_hz):
 
 
 @compiled
-def upload(
-    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz
-):
+def upload(given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz):
     """Bandwidths and latency of drafting and uploading in one round.
 
     Args:
@@ -364,7 +362,9 @@ def mean_correction_latency(
 BLOCK: Final = 16  # rounds drawn at a time
 
 # Columns of `cell` [N, ...]: constants of each cell.
-BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROUNDS, FADES = range(7)
+BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROUNDS, FADES = range(
+    7
+)
 # Rows of `device` [N, ..., K]: constants of each device, drawn at reset. The last two are the
 # full-band uplink SNR of a unit gain, and the noise that the downlink has to overcome.
 (
@@ -426,9 +426,7 @@ def observe(pending, full, cell, device, tape, counter, memory, n, obs_float, ob
     fades = cell[n, FADES]
     for k in range(device.shape[2]):
         row = 2
-        obs_float[0, n, k] = decibel(
-            device[n, UNIT_SNR, k] * gain_of(tape, device, fades, n, r, k)
-        )
+        obs_float[0, n, k] = decibel(device[n, UNIT_SNR, k] * gain_of(tape, device, fades, n, r, k))
         obs_float[1, n, k] = device[n, TOKEN_LATENCY_S, k]
         if pending:
             obs_float[2, n, k] = decibel(
@@ -509,8 +507,8 @@ def verify(cell, device, tape, n, r, draft, uplink_snr, gains, drafted, accepted
 
 @compiled
 def send_corrections(
-    rule, cell, device, n, num_rejected, chosen, uplink_snr, gains, rejected, mode, power_w, band_hz,
-    cost_w, members,
+    rule, cell, device, n, num_rejected, chosen, uplink_snr, gains, rejected, mode, power_w,
+    band_hz, cost_w, members,
 ):  # fmt: skip
     """Correction protocol: send what was rejected in cell n; see :func:`correct`.
 

@@ -29,7 +29,9 @@ Integers = NDArray[np.int64]
 EXACT_MAX_DEVICES: Final = 16
 
 
-def _checked_array(problem: Any, name: str, num_devices: int | None, low: float, high: float) -> Any:
+def _checked_array(
+    problem: Any, name: str, num_devices: int | None, low: float, high: float
+) -> Any:
     value = np.asarray(getattr(problem, name), dtype=np.float64)
     if num_devices is not None:
         if value.ndim > 1 or value.size not in (1, num_devices):
@@ -162,7 +164,8 @@ class CorrectionProblem:
             names = ", ".join(map(repr, correction.RULES))
             raise ValueError(f"rule = {rule!r}: must be one of {names}")
         mean = self._exact(lengths, rule) if exact else self._sampled(lengths, rule, samples, seed)
-        return float(drafting_latency(lengths, self.token_latency_s)) + self.verification_s + mean
+        drafting_s = float(drafting_latency(lengths, self.token_latency_s))
+        return float(drafting_s + self.verification_s + mean)
 
     def goodput(
         self,
@@ -313,7 +316,7 @@ class UploadProblem:
                     band * self.spectral_efficiency
                 )
                 ready_s = float(np.max(np.where(lengths > 0, lengths * per_token, 0.0)))
-        return self.expected_tokens(lengths) / (ready_s + self.verification_s)
+        return float(self.expected_tokens(lengths) / (ready_s + self.verification_s))
 
     def _lengths(self, draft_length: ArrayLike) -> Integers:
         low, high = self.min_draft_length, self.max_draft_length

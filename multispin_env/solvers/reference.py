@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from multispin_env import tape
 from multispin_env.scenario import Scenario
-from multispin_env.solvers.problems import CorrectionProblem, Problem, UploadProblem, pose
+from multispin_env.solvers.problems import CorrectionProblem, Problem, pose
 
 Integers = NDArray[np.int64]
 
