@@ -200,7 +200,7 @@ class Core:
             both = _integers("action", action, (*shape, 2 * k)).reshape(n, 2 * k)
             draft, chosen = both[:, :k].copy(), both[:, k:].copy()
         elif self.control.mode:
-            chosen = _integers("action", action, (*shape, k))
+            chosen = _integers("action", _whole(action), (*shape, k))
             draft = self._next_draft(1)
         else:
             draft = _integers("action", action, (*shape, k))
@@ -365,6 +365,14 @@ def _integers(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.int64
             f"must have shape {shape} and an integer dtype"
         )
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _whole(action: Any) -> Any:
+    """Modes as integers where they come as whole floats, as Stable-Baselines3's Bernoulli does."""
+    array = np.asarray(action)
+    if array.dtype.kind == "f" and np.all((array == 0) | (array == 1)):
+        return array.astype(np.int64)
+    return array
 
 
 def _floats(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -240,11 +240,11 @@ class DraftLengthEnv(MultiSpinEnv):
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range       | unit    | meaning                          |
-    | ----------------- | ------- | ----------- | ------- | -------------------------------- |
-    | `snr_db`          | float32 | [-300, 300] | dB      | full-band uplink SNR, this round |
-    | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token               |
-    | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token            |
+    | key               | dtype   | range       | unit    | meaning                   |
+    | ----------------- | ------- | ----------- | ------- | ------------------------- |
+    | `snr_db`          | float32 | [-300, 300] | dB      | full-band SNR, this round |
+    | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token        |
+    | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token     |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
@@ -306,18 +306,19 @@ class ModeSelectionEnv(MultiSpinEnv):
 
     ## Action Space
     `MultiBinary(K)`: 0 uplink, 1 downlink. Entries of devices that were not rejected are ignored.
+    Whole floats are taken too: Stable-Baselines3 samples this space as 0.0 and 1.0.
 
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range                 | unit    | meaning                       |
-    | ----------------- | ------- | --------------------- | ------- | ----------------------------- |
-    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending |
-    | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round             |
-    | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token            |
-    | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token         |
-    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | in the pending round          |
-    | `rejected`        | int64   | [0, 1]                |         | 1 where it was rejected       |
+    | key               | dtype   | range                 | unit    | meaning                 |
+    | ----------------- | ------- | --------------------- | ------- | ----------------------- |
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band SNR, pending  |
+    | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round       |
+    | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token      |
+    | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token   |
+    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | in the pending round    |
+    | `rejected`        | int64   | [0, 1]                |         | 1 where it was rejected |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
@@ -376,20 +377,20 @@ class JointEnv(MultiSpinEnv):
     drafted at the scenario's reference length.
 
     ## Action Space
-    `MultiDiscrete([max_draft_length + 1] * K + [2] * K)`: first the next round's draft lengths, then
-    the pending round's modes, 0 uplink, 1 downlink (ignored for devices that were not rejected).
+    `MultiDiscrete([max_draft_length + 1] * K + [2] * K)`: first the next round's draft lengths,
+    then the pending round's modes, 0 uplink, 1 downlink (ignored where nothing was rejected).
 
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range                 | unit    | meaning                       |
-    | ----------------- | ------- | --------------------- | ------- | ----------------------------- |
-    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band uplink SNR, pending |
-    | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round             |
-    | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token            |
-    | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token         |
-    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | in the pending round          |
-    | `rejected`        | int64   | [0, 1]                |         | 1 where it was rejected       |
+    | key               | dtype   | range                 | unit    | meaning                 |
+    | ----------------- | ------- | --------------------- | ------- | ----------------------- |
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band SNR, pending  |
+    | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round       |
+    | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token      |
+    | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token   |
+    | `draft_length`    | int64   | [0, max_draft_length] | tokens  | in the pending round    |
+    | `rejected`        | int64   | [0, 1]                |         | 1 where it was rejected |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
@@ -457,11 +458,11 @@ class DraftBandwidthEnv(MultiSpinEnv):
     ## Observation Space
     `Dict` of boxes of shape [K]:
 
-    | key               | dtype   | range       | unit    | meaning                          |
-    | ----------------- | ------- | ----------- | ------- | -------------------------------- |
-    | `snr_db`          | float32 | [-300, 300] | dB      | full-band uplink SNR, this round |
-    | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token               |
-    | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token            |
+    | key               | dtype   | range       | unit    | meaning                   |
+    | ----------------- | ------- | ----------- | ------- | ------------------------- |
+    | `snr_db`          | float32 | [-300, 300] | dB      | full-band SNR, this round |
+    | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token        |
+    | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token     |
 
     With `observe_acceptance=False`, in place of `acceptance_rate`:
 
