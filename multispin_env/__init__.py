@@ -21,7 +21,11 @@ def register_environments() -> None:
     for name in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth"):
         environment_id = f"multispin/{name}-v0"
         if environment_id not in registry:
-            register(environment_id, entry_point=f"multispin_env.env:{name}Env")
+            register(
+                environment_id,
+                entry_point=f"multispin_env.env:{name}Env",
+                vector_entry_point=f"multispin_env.vector_env:{name}VectorEnv",
+            )
 
 
 register_environments()

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from multispin_env import tape
 from multispin_env.model import kernels
-from multispin_env.model.acceptance import exponential_rate
+from multispin_env.model.acceptance import mean_run
+from multispin_env.model.channel import decibel
 from multispin_env.model.correction import RULES
 from multispin_env.scenario import Scenario
 from multispin_env.spaces import DRAFT_LENGTH, Control, float_keys, integer_keys
@@ -106,16 +107,16 @@ class Core:
         self._streams: list[np.random.Generator] = [np.random.default_rng(0)] * n
         self._coin_streams = list(self._streams)
         self._cell = np.array([_cell_constants(s) for s in scenarios])
-        self._device = np.array([_device_constants(s) for s in scenarios])
+        self._device = np.stack([_device_constants(s) for s in scenarios], axis=1)
         distinct = {id(s): s for s in scenarios}
         number = {key: i for i, key in enumerate(distinct)}
         self._laws = [tape.DeviceLaw(s) for s in distinct.values()]
         self._law_of = np.array([number[id(s)] for s in scenarios])
-        self._tape = np.zeros((n, 2, 2, kernels.BLOCK, k))
+        self._tape = np.zeros((n, 2, 3, kernels.BLOCK, k))
         self._coins = np.zeros((n if self._tossed else 0, 2, kernels.BLOCK, k), np.int64)
         self._time_s = np.zeros(n)
         self._counter = np.zeros((n, 3), np.int64)
-        self._memory = np.zeros((n, 5, k), np.int64)
+        self._memory = np.zeros((5, n, k), np.int64)
         rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
         self._shapes = [(row, n, k) for row in rows]
         self._cell_blocks = (
@@ -142,10 +143,10 @@ class Core:
         self._place_devices(index, uniform)
         self._time_s[index] = 0.0
         self._counter[index] = 0
-        self._memory[index] = 0
+        self._memory[:, index] = 0
         self._draw_blocks(index)
         if self._pending:
-            self._memory[index, kernels.PENDING_DRAFT] = self._next_draft(0)[index]
+            self._memory[kernels.PENDING_DRAFT, index] = self._next_draft(0)[index]
 
     def _place_devices(self, index: NDArray[np.int64], uniform: NDArray[np.float64]) -> None:
         """Write what is drawn about the devices of the listed cells, one law at a time."""
@@ -153,16 +154,18 @@ class Core:
         for law in np.unique(law_of):
             members = np.flatnonzero(law_of == law)
             drawn, cells = self._laws[law](uniform[members]), index[members]
-            self._device[cells, kernels.ACCEPTANCE_RATE] = drawn.acceptance_rate
-            self._device[cells, kernels.EXPONENTIAL_RATE] = exponential_rate(drawn.acceptance_rate)
-            self._device[cells, kernels.TOKEN_LATENCY_S] = drawn.token_latency_s
-            self._device[cells, kernels.MEAN_GAIN] = drawn.mean_gain
+            self._device[kernels.ACCEPTANCE_RATE, cells] = drawn.acceptance_rate
+            self._device[kernels.MEAN_RUN, cells] = mean_run(drawn.acceptance_rate)
+            self._device[kernels.TOKEN_LATENCY_S, cells] = drawn.token_latency_s
+            self._device[kernels.MEAN_GAIN, cells] = drawn.mean_gain
+            mean_snr = self._device[kernels.UNIT_SNR, cells] * drawn.mean_gain
+            self._device[kernels.MEAN_SNR_DB, cells] = decibel(mean_snr)
 
     def _draw_blocks(self, cells: NDArray[np.int64]) -> None:
         """Draw the next block of the tape of each listed cell."""
         slots = self._counter[cells, kernels.BLOCKS] % 2
         for n, slot in zip(cells.tolist(), slots.tolist(), strict=True):
-            self._streams[n].standard_exponential(out=self._tape[n, slot])
+            tape.draw_block(self._streams[n], self._tape[n, slot])
             if self._tossed:
                 self._coins[n, slot] = tape.draw_coins(self._coin_streams[n], self.num_devices)
         self._counter[cells, kernels.BLOCKS] += 1
@@ -233,7 +236,7 @@ class Core:
         observation.update(zip(integers, obs_int))
         shape = (self.num_cells, self.num_devices)
         lengths = _integers("draft_policy's answer", self.draft_policy(observation), shape)
-        self._check_values((lengths, self._unused_int, self._no_share))
+        self.check((lengths, self._unused_int, self._no_share), self._nobody)
         return lengths
 
     def observe(self) -> Outcome:
@@ -312,8 +315,10 @@ class Core:
             cell_int,
         )
 
-    def _check_values(self, decision: Decision) -> None:
-        bad = kernels.find_invalid(False, self.max_draft_length, *decision, self._nobody)
+    def check(self, decision: Decision, idle: NDArray[np.bool_]) -> None:
+        """Raise ValueError unless every value that cells will use is in its range."""
+        given = self.control.mode
+        bad = kernels.find_invalid(given, self.max_draft_length, *decision, idle)
         if bad >= 0:
             raise self._invalid(decision, bad)
 
@@ -347,8 +352,8 @@ def _cell_constants(scenario: Scenario) -> list[float]:
 
 
 def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
-    """The rows of `device` that are not drawn, [7, K]."""
-    rows = np.zeros((7, scenario.num_devices))
+    """The rows of `device` that are not drawn, [8, K]."""
+    rows = np.zeros((8, scenario.num_devices))
     rows[kernels.UPLINK_POWER_W] = scenario.uplink_power_w
     rows[kernels.UNIT_SNR] = scenario.uplink_power_w / scenario.noise_server_w
     if scenario.protocol == "correction":

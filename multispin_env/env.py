@@ -7,7 +7,6 @@ shell over :class:`multispin_env.core.Core`.
 from __future__ import annotations
 
 import inspect
-import math
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -104,13 +103,15 @@ class MultiSpinEnv(gym.Env[Any, Any]):
 
     def __init__(
         self,
-        scenario: ScenarioLike,
+        scenario: ScenarioLike | None = None,
         *,
-        overrides: Overrides | None,
-        reward: Reward,
-        price: float | None,
-        render_mode: str | None,
-        **core_options: Any,
+        overrides: Overrides | None = None,
+        reward: Reward = "margin",
+        price: float | None = None,
+        observe_acceptance: bool = True,
+        correction: str = "optimal",
+        draft_policy: DraftPolicyLike | None = None,
+        render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(
@@ -122,15 +123,20 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         self.scenario: Scenario = scenarios[0]
         self.price = float(settings.prices(reward, price, scenarios)[0])
         self._reward = reward
-        self._core = settings.make_core(self.control, scenarios, batched=False, **core_options)
+        self._core = settings.make_core(
+            self.control,
+            scenarios,
+            batched=False,
+            correction=correction,
+            observe_acceptance=observe_acceptance,
+            draft_policy=draft_policy,
+        )
         self._float_rows = [(key, (row, 0)) for row, key in enumerate(self._core.float_keys)]
         self._integer_rows = [(key, (row, 0)) for row, key in enumerate(self._core.integer_keys)]
         self._running = False
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
         self.action_space = action_space(self.control, *shape)
-        self.observation_space = observation_space(
-            self.control, *shape, core_options["observe_acceptance"]
-        )
+        self.observation_space = observation_space(self.control, *shape, observe_acceptance)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -168,8 +174,6 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             info["episode_goodput"] = core.episode_goodput(0)
         terms = rewards.terms(self._reward, self.price, info)
         reward = float(sum(terms.values()))
-        if not math.isfinite(reward):
-            raise ValueError(f"reward returned {reward!r}: must be a finite number")
         info["reward_terms"] = terms
         return self._observation(outcome), reward, False, truncated, info
 
@@ -271,27 +275,6 @@ class DraftLengthEnv(MultiSpinEnv):
 
     control = DRAFT_LENGTH
 
-    def __init__(
-        self,
-        scenario: ScenarioLike = DRAFT_LENGTH.scenario,
-        *,
-        overrides: Overrides | None = None,
-        reward: Reward = "margin",
-        price: float | None = None,
-        observe_acceptance: bool = True,
-        correction: str = "optimal",
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(
-            scenario,
-            overrides=overrides,
-            reward=reward,
-            price=price,
-            render_mode=render_mode,
-            observe_acceptance=observe_acceptance,
-            correction=correction,
-        )
-
 
 @_complete
 class ModeSelectionEnv(MultiSpinEnv):
@@ -344,27 +327,6 @@ class ModeSelectionEnv(MultiSpinEnv):
 
     control = MODE_SELECTION
 
-    def __init__(
-        self,
-        scenario: ScenarioLike = MODE_SELECTION.scenario,
-        *,
-        overrides: Overrides | None = None,
-        reward: Reward = "margin",
-        price: float | None = None,
-        observe_acceptance: bool = True,
-        draft_policy: DraftPolicyLike | None = None,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(
-            scenario,
-            overrides=overrides,
-            reward=reward,
-            price=price,
-            render_mode=render_mode,
-            observe_acceptance=observe_acceptance,
-            draft_policy=draft_policy,
-        )
-
 
 @_complete
 class JointEnv(MultiSpinEnv):
@@ -412,25 +374,6 @@ class JointEnv(MultiSpinEnv):
     """
 
     control = JOINT
-
-    def __init__(
-        self,
-        scenario: ScenarioLike = JOINT.scenario,
-        *,
-        overrides: Overrides | None = None,
-        reward: Reward = "margin",
-        price: float | None = None,
-        observe_acceptance: bool = True,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(
-            scenario,
-            overrides=overrides,
-            reward=reward,
-            price=price,
-            render_mode=render_mode,
-            observe_acceptance=observe_acceptance,
-        )
 
 
 @_complete
@@ -487,22 +430,3 @@ class DraftBandwidthEnv(MultiSpinEnv):
     """
 
     control = DRAFT_BANDWIDTH
-
-    def __init__(
-        self,
-        scenario: ScenarioLike = DRAFT_BANDWIDTH.scenario,
-        *,
-        overrides: Overrides | None = None,
-        reward: Reward = "margin",
-        price: float | None = None,
-        observe_acceptance: bool = True,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(
-            scenario,
-            overrides=overrides,
-            reward=reward,
-            price=price,
-            render_mode=render_mode,
-            observe_acceptance=observe_acceptance,
-        )

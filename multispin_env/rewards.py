@@ -49,4 +49,9 @@ def terms(reward: Reward, price: Any, info: Mapping[str, Any]) -> Terms:
     if reward == "tokens":
         return {"tokens": info["tokens"] * 1.0}
     assert callable(reward)
-    return {"custom": reward(info)}
+    value = np.asarray(reward(info), dtype=np.float64)
+    shape = np.shape(info["tokens"])
+    if value.shape != shape or not np.all(np.isfinite(value)):
+        wanted = f"{shape[0]} finite numbers" if shape else "a finite number"
+        raise ValueError(f"reward returned {value!r}: must be {wanted}")
+    return {"custom": value[()] if shape else float(value)}

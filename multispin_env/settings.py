@@ -30,14 +30,15 @@ DraftPolicyLike = int | Sequence[int] | str | Callable[[Observation], Any]
 def load_scenarios(
     control: Control,
     num_cells: int,
-    scenario: ScenarioLike,
+    scenario: ScenarioLike | None,
     overrides: Overrides | Sequence[Overrides] | None,
 ) -> list[Scenario]:
-    """One scenario a cell; one object for all unless `overrides` is a list, one entry a cell.
+    """One scenario a cell (the control's default if None), with overrides for all or for each.
 
     Raises:
         ValueError: the protocol does not fit the control, or the cells differ in shape.
     """
+    scenario = control.scenario if scenario is None else scenario
     if isinstance(overrides, Sequence):
         if len(overrides) != num_cells:
             raise ValueError(
@@ -86,6 +87,10 @@ def make_core(
             f"correction = {correction!r}: the upload protocol of scenario "
             f"{scenarios[0].name!r} corrects nothing after verification"
         )
+    if correction != "optimal" and control.mode:
+        raise ValueError(f"correction = {correction!r}: in {control.id} the agent picks the modes")
+    if draft_policy is not None and (control.draft or not control.mode):
+        raise ValueError(f"draft_policy is given: in {control.id} the agent picks the lengths")
     if not isinstance(observe_acceptance, bool | np.bool_):
         raise ValueError(f"observe_acceptance = {observe_acceptance!r}: must be True or False")
     fixed_draft: NDArray[np.int64] | None = None

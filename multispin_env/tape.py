@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
 from multispin_env.model.acceptance import run_length
-from multispin_env.model.channel import path_gain
-from multispin_env.model.kernels import BLOCK
+from multispin_env.model.channel import decibel, path_gain
+from multispin_env.model.kernels import BLOCK, FADING, FADING_DB, RUN
 from multispin_env.scenario import DistanceChannel, PerDevice, Range, Scenario
 
 Floats = NDArray[np.float64]
@@ -36,13 +37,29 @@ COIN_STREAM: Final = 1
 
 
 def episode_seed(generator: np.random.Generator) -> EpisodeSeed:
-    """Take the seed of the next episode, 128 bits, from an environment's generator."""
-    return tuple(generator.bit_generator.random_raw(2).tolist())
+    """Take the seed of the next episode, 256 bits, from an environment's generator."""
+    return tuple(generator.bit_generator.random_raw(4).tolist())
+
+
+class _SeedWords(ISeedSequence):
+    """Seeds a bit generator with given words, as they are.
+
+    An episode's seed is random already; hashing it once more, as SeedSequence does, would take
+    longer than all else that a reset does.
+    """
+
+    def __init__(self, words: EpisodeSeed) -> None:
+        self._words = words
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[Any]:
+        """The words; PCG64 asks for four of 64 bits."""
+        return np.array(self._words[:n_words], dtype=dtype)
 
 
 def stream(seed: EpisodeSeed, index: int) -> np.random.Generator:
     """Child stream `index` of an episode."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(index,))))
+    sequence = np.random.SeedSequence(seed, spawn_key=(index,)) if index else _SeedWords(seed)
+    return np.random.Generator(np.random.PCG64(sequence))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -110,8 +127,10 @@ class Tape:
     def _draws(self) -> tuple[Devices, Floats]:
         generator = stream(self.seed, BASE_STREAM)
         drawn = DeviceLaw(self.scenario)(draw_uniform(generator, self.scenario.num_devices))
-        shape = (2, BLOCK, self.scenario.num_devices)
-        blocks = [generator.standard_exponential(shape) for _ in range(self.num_rounds // BLOCK)]
+        shape = (self.num_rounds // BLOCK, 3, BLOCK, self.scenario.num_devices)
+        blocks = np.empty(shape)
+        for block in blocks:
+            draw_block(generator, block)
         return drawn, np.concatenate(blocks, axis=1)
 
     @cached_property
@@ -126,14 +145,16 @@ class Tape:
     def channel_gain(self) -> Floats:
         """Power gains |h|^2 of all rounds drawn so far, [rounds, K]."""
         drawn, exponential = self._draws
-        fading = exponential[0] if self.scenario.channel.fading == "rayleigh" else 1.0
-        return _read_only(np.broadcast_to(drawn.mean_gain * fading, exponential[0].shape).copy())
+        fading = exponential[FADING] if self.scenario.channel.fading == "rayleigh" else 1.0
+        return _read_only(
+            np.broadcast_to(drawn.mean_gain * fading, exponential[FADING].shape).copy()
+        )
 
     @cached_property
     def run_length(self) -> NDArray[np.int64]:
         """Run lengths G of all rounds drawn so far, [rounds, K]; a draft accepts min(G, gamma)."""
         drawn, exponential = self._draws
-        lengths = run_length(exponential[1], drawn.acceptance_rate)
+        lengths = run_length(exponential[RUN], drawn.acceptance_rate)
         lengths.setflags(write=False)
         return np.asarray(lengths)
 
@@ -141,6 +162,12 @@ class Tape:
 def draw_uniform(generator: np.random.Generator, num_devices: int) -> Floats:
     """The numbers that :class:`DeviceLaw` reads, [3, K]: the first draw of an episode."""
     return generator.random((3, num_devices))
+
+
+def draw_block(generator: np.random.Generator, out: Floats) -> None:
+    """Draw one block into `out` [3, 16, K]; the rows are named in :mod:`kernels`."""
+    generator.standard_exponential(out=out[:FADING_DB])
+    out[FADING_DB] = decibel(out[FADING])
 
 
 def draw_coins(generator: np.random.Generator, num_devices: int) -> NDArray[np.int64]:

@@ -25,6 +25,12 @@ def exponential_rate(acceptance_rate: ArrayLike) -> Any:
         return -np.log(np.asarray(acceptance_rate, dtype=np.float64)) + 0.0  # +0.0: no -0.0
 
 
+def mean_run(acceptance_rate: ArrayLike) -> Any:
+    """1 / -ln(alpha): mean of the exponential whose floor is a run length; inf for alpha = 1."""
+    with np.errstate(divide="ignore"):
+        return 1.0 / exponential_rate(acceptance_rate)
+
+
 def run_length(exponential: ArrayLike, acceptance_rate: ArrayLike) -> Any:
     """Run length of a standard exponential variate E: floor(E / -ln alpha).
 
@@ -38,10 +44,9 @@ def run_length(exponential: ArrayLike, acceptance_rate: ArrayLike) -> Any:
         int64, the broadcast shape.
     """
     variate = np.asarray(exponential, dtype=np.float64)
-    rate = exponential_rate(acceptance_rate)
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        length = np.where(rate > 0, np.floor(variate / rate), RUN_LENGTH_MAX)
-    return np.minimum(length, RUN_LENGTH_MAX).astype(np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        run = np.floor(variate * mean_run(acceptance_rate))
+    return np.fmin(run, RUN_LENGTH_MAX).astype(np.int64)  # fmin: 0 * inf counts as the longest run
 
 
 def expected_tokens(acceptance_rate: ArrayLike, draft_length: ArrayLike) -> Any:

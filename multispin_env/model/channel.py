@@ -40,9 +40,12 @@ def path_gain(distance_m: ArrayLike, reference_gain_db: float, exponent: float) 
 
 def snr_db(snr: ArrayLike) -> Any:
     """A signal-to-noise ratio in decibels, clipped to +-300 dB (no signal is -300 dB)."""
-    ratio = np.asarray(snr, dtype=np.float64)
-    limit = 10.0 ** (SNR_LIMIT_DB / 10.0)
-    return 10.0 * np.log10(np.clip(ratio, 1.0 / limit, limit))
+    return np.clip(decibel(np.asarray(snr, dtype=np.float64)), -SNR_LIMIT_DB, SNR_LIMIT_DB)
+
+
+def decibel(ratio: ArrayLike) -> Any:
+    """10 log10(ratio), without a limit; 0 and whatever is too small for a float is -3000 dB."""
+    return 10.0 * np.log10(np.maximum(ratio, 1e-300))
 
 
 def snr_from_db(decibel: ArrayLike) -> Any:

@@ -1,9 +1,10 @@
 """The hot loops, compiled by numba. Plain loops over devices that read like the papers.
 
-They work on the devices of *one* cell, 1-D arrays of length K, and are called either by the batched
-functions of :mod:`~multispin_env.model.correction` and :mod:`~multispin_env.model.upload` or by
-the round loop of :mod:`multispin_env.round`. All compiled code that calls other compiled code
-stands in this one file, because numba's cache only notices changes of the file it compiles.
+They are called by the batched functions of :mod:`~multispin_env.model.correction` and
+:mod:`~multispin_env.model.upload`, and by :mod:`multispin_env.core`, which steps N cells at once
+with :func:`play`. Arrays are [N, K]; functions of one cell take its row n, because numba pays for
+every view it makes. All compiled code stands in this one file, because numba's cache only notices
+changes of the file it compiles.
 
 Signal-to-noise ratios are *full-band*: the ratio a device would have if it used the whole
 bandwidth B. With r devices sharing the band equally, each has B/r and r times that ratio.
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 import numba
 import numpy as np
 
+from multispin_env.model.channel import SNR_LIMIT_DB
 from multispin_env.model.latency import MAX_ROUND_S
 
 # Rules that choose the mode of each rejected device.
@@ -33,9 +35,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def compiled(function: _Function) -> _Function:
     """Compile with numba, cached on disk; division by zero gives inf, as in numpy."""
     try:
-        result = numba.njit(cache=True, error_model="numpy")(function)
+        result = numba.njit(cache=True, error_model="numpy", forceinline=True)(function)
     except RuntimeError:  # no folder to write the cache to, for example a read-only installation
-        result = numba.njit(error_model="numpy")(function)
+        result = numba.njit(error_model="numpy", forceinline=True)(function)
     return cast("_Function", result)
 
 
@@ -43,122 +45,131 @@ def compiled(function: _Function) -> _Function:
 
 
 @compiled
-def optimal_level(uplink_snr, downlink_cost_w, downlink_power_w, members, count):
+def optimal_level(snr, cost_w, power_w, count):
     """The largest full-band SNR that all rejected devices can have at once (Lemmas 1 and 2).
 
-    Think of water filling. To reach the level eta, the devices whose uplink is worse,
-    uplink_snr < eta, must be served on the downlink, and each costs eta * downlink_cost_w. So
+    Think of water filling. To reach the level eta, the devices whose uplink is worse, snr < eta,
+    must be served on the downlink, and each costs eta * cost_w. So
 
-        eta* = sup { eta : eta * sum of costs over {uplink_snr < eta} <= downlink power }
-             = max over m of min( uplink_snr of the (m+1)-th worst, power / cost of the m worst ).
+        eta* = sup { eta : eta * sum of cost_w over {snr < eta} <= power_w }
+             = max over m of min( snr of the (m+1)-th worst, power_w / cost of the m worst ).
 
-    The left side grows with eta, so a quickselect finds the crossing without sorting: expected
-    time is linear in the number of devices.
+    The left side grows with eta. Serving everybody down gives a level that is surely reached;
+    serving only those below it gives one that is surely not passed. Between the two bounds a
+    quickselect finds the crossing without sorting, in expected linear time.
 
     Args:
-        uplink_snr, downlink_cost_w: [K], any order.
-        members: [K] workspace whose first `count` entries are the rejected devices; reordered.
+        snr, cost_w: uplink SNR at full power, and downlink power for an SNR of 1, of the rejected
+            devices: the first `count` entries, in any order; overwritten.
+        power_w: downlink budget.
         count: how many devices are rejected, at least 1.
     """
-    low, high = 0, count  # members[:low] must go down, members[high:] can stay up
-    level = 0.0  # best feasible uplink_snr so far
-    cost = 0.0  # downlink cost of members[:low]
+    everybody = 0.0
+    for i in range(count):
+        everybody += cost_w[i]
+    reached = power_w / everybody
+    cost = 0.0  # of the devices that surely go down
+    for i in range(count):
+        cost += cost_w[i] if snr[i] < reached else 0.0
+    passed = power_w / cost if cost > 0.0 else np.inf
+    high = 0
+    for i in range(count):
+        if reached <= snr[i] < passed:
+            snr[high], cost_w[high] = snr[i], cost_w[i]
+            high += 1
+
+    low = 0
+    level = 0.0  # best feasible SNR among the undecided; their first `low` entries go down
     while low < high:
-        pivot = uplink_snr[members[(low + high) // 2]]
-        # Three-way partition of members[low:high]: worse than the pivot, equal, better.
+        pivot = snr[(low + high) // 2]
+        # Three-way partition of snr[low:high]: worse than the pivot, equal, better.
         less, i, more = low, low, high
         cost_less, cost_equal = 0.0, 0.0
         while i < more:
-            k = members[i]
-            if uplink_snr[k] < pivot:
-                members[i], members[less] = members[less], k
-                cost_less += downlink_cost_w[k]
+            here, price = snr[i], cost_w[i]
+            if here < pivot:
+                snr[i], cost_w[i] = snr[less], cost_w[less]
+                snr[less], cost_w[less] = here, price
+                cost_less += price
                 less += 1
                 i += 1
-            elif uplink_snr[k] > pivot:
+            elif here > pivot:
                 more -= 1
-                members[i], members[more] = members[more], k
+                snr[i], cost_w[i] = snr[more], cost_w[more]
+                snr[more], cost_w[more] = here, price
             else:
-                cost_equal += downlink_cost_w[k]
+                cost_equal += price
                 i += 1
-        if pivot * (cost + cost_less) <= downlink_power_w:
+        if pivot * (cost + cost_less) <= power_w:
             level = pivot
             cost += cost_less + cost_equal
             low = more
         else:
             high = less
-    # Either the pivot device limits the round from the uplink, or all of members[:low] go down.
-    return max(level, downlink_power_w / cost)
+    # Either the pivot device limits the round from the uplink, or all below it go down.
+    return max(level, power_w / cost)
 
 
 @compiled
 def correct(
-    rule,
-    rejected,
-    chosen,
-    uplink_snr,
-    downlink_cost_w,
-    uplink_power_w,
-    downlink_power_w,
-    payload_bits,
-    bandwidth_hz,
-    mode,
-    power_w,
-    members,
-):
+    rule, n, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w, downlink_power_w,
+    payload_bits, bandwidth_hz, mode, power_w, snr, cost_w,
+):  # fmt: skip
     """Modes, powers and latency of the corrections of one round, with equal bandwidth.
 
     Args:
         rule: OPTIMAL, UPLINK, DOWNLINK or GIVEN.
-        rejected: [K] 1 where the draft was rejected.
-        chosen: [K] 1 for downlink; read under GIVEN only.
-        uplink_snr, downlink_cost_w: [K] full-band SNR at full uplink power; downlink power that
-            gives a full-band SNR of 1.
-        uplink_power_w, downlink_power_w: [K] and the server's budget.
-        mode, power_w, members: [K] outputs (mode 0 uplink, 1 downlink, -1 silent) and workspace.
+        n: the row of all arrays [N, K] in which the round stands.
+        rejected: 1 where the draft was rejected.
+        chosen: 1 for downlink; read under GIVEN only.
+        uplink_snr, downlink_cost_w: full-band SNR at full uplink power; downlink power that gives
+            a full-band SNR of 1.
+        uplink_power_w, downlink_power_w: [N, K] and the server's budget.
+        mode, power_w: outputs; mode 0 is uplink, 1 downlink, -1 silent.
+        snr, cost_w: [K] workspace.
 
     Returns:
         Seconds until the slowest correction has arrived: 0 if nothing was rejected, inf if a
         device cannot be reached.
     """
-    num_devices = rejected.shape[0]
+    num_devices = rejected.shape[1]
     count = 0
     for k in range(num_devices):
-        mode[k] = -1
-        power_w[k] = 0.0
-        if rejected[k]:
-            members[count] = k
-            count += 1
-    if count == 0:
-        return 0.0
-
-    threshold = 0.0  # UPLINK: nobody is below it
-    if rule == OPTIMAL:
-        threshold = optimal_level(uplink_snr, downlink_cost_w, downlink_power_w, members, count)
-    elif rule == DOWNLINK:
-        threshold = np.inf
+        snr[count] = uplink_snr[n, k]
+        cost_w[count] = downlink_cost_w[n, k]
+        count += 1 if rejected[n, k] else 0
+    threshold = 0.0  # below it a device goes down; UPLINK: nobody is
+    if rule == OPTIMAL and count > 0:
+        threshold = optimal_level(snr, cost_w, downlink_power_w, count)
 
     level = np.inf  # of the weakest device
     cost, num_down = 0.0, 0
-    for i in range(count):
-        k = members[i]
-        down = chosen[k] == 1 if rule == GIVEN else uplink_snr[k] < threshold
-        # Under DOWNLINK an infinite uplink ratio is not below the threshold, but goes down too.
-        if down or rule == DOWNLINK:
-            mode[k] = 1
-            cost += downlink_cost_w[k]
+    for k in range(num_devices):
+        mode[n, k] = -1
+        power_w[n, k] = 0.0
+        if not rejected[n, k]:
+            continue
+        if rule == GIVEN:
+            down = chosen[n, k] == 1
+        else:
+            down = rule == DOWNLINK or uplink_snr[n, k] < threshold
+        if down:
+            mode[n, k] = 1
+            cost += downlink_cost_w[n, k]
             num_down += 1
         else:
-            mode[k] = 0
-            power_w[k] = uplink_power_w[k]
-            level = min(level, uplink_snr[k])
+            mode[n, k] = 0
+            power_w[n, k] = uplink_power_w[n, k]
+            level = min(level, uplink_snr[n, k])
+    if count == 0:
+        return 0.0
     if num_down > 0:
         level = min(level, downlink_power_w / cost)
-        for i in range(count):
-            k = members[i]
-            if mode[k] == 1:  # Lemma 1: shares that equalise the delay, the whole budget used
-                share = downlink_cost_w[k] / cost if cost < np.inf else 1.0 / num_down
-                power_w[k] = downlink_power_w * share
+        inverse = 1.0 / cost
+        for k in range(num_devices):
+            if mode[n, k] == 1:  # Lemma 1: shares that equalise the delay, the whole budget used
+                share = downlink_cost_w[n, k] * inverse if cost < np.inf else 1.0 / num_down
+                power_w[n, k] = downlink_power_w * share
     return payload_bits * count * LN2 / (bandwidth_hz * np.log1p(level * count))
 
 
@@ -166,7 +177,7 @@ def correct(
 
 
 @compiled
-def equalised_latency(draft_length, token_latency_s, work_hz_s, bandwidth_hz):
+def equalised_latency(n, draft_length, token_latency_s, work_hz_s, bandwidth_hz):
     """The least time in which all devices can draft and upload (Lemma 3, A-32).
 
     With d_k = L_k T_k seconds of drafting and w_k = L_k Q / r_k Hz s of upload work, bandwidth
@@ -179,33 +190,33 @@ def equalised_latency(draft_length, token_latency_s, work_hz_s, bandwidth_hz):
     which keeps all digits when the upload is short.
 
     Args:
-        draft_length, token_latency_s: [K].
-        work_hz_s: [K] w_k, read where the draft length is positive; inf for a dead channel.
+        n: the row of the arrays [N, K] in which the round stands.
+        draft_length, token_latency_s: L and T.
+        work_hz_s: w, read where the draft length is positive; inf for a dead channel.
+        bandwidth_hz: B.
 
     Returns:
         (max d, y), so that phi is their sum; (0, 0) if nobody drafts, y = inf with a dead channel.
     """
-    num_devices = draft_length.shape[0]
+    num_devices = draft_length.shape[1]
     longest = 0.0
     for k in range(num_devices):
-        if draft_length[k] > 0:
-            longest = max(longest, draft_length[k] * token_latency_s[k])
+        longest = max(longest, draft_length[n, k] * token_latency_s[n, k])
     y = 0.0
     for k in range(num_devices):
-        if draft_length[k] > 0:
-            if work_hz_s[k] == np.inf:
-                return longest, np.inf
-            slack = longest - draft_length[k] * token_latency_s[k]
-            y = max(y, work_hz_s[k] / bandwidth_hz - slack)  # one device's need: a lower bound
-    if y == 0.0:
-        return longest, 0.0
+        if draft_length[n, k] > 0:
+            slack = longest - draft_length[n, k] * token_latency_s[n, k]
+            y = max(y, work_hz_s[n, k] / bandwidth_hz - slack)  # one device's need: a lower bound
+    if y == 0.0 or y == np.inf:
+        return longest, y
     for _ in range(100):
         total, slope = 0.0, 0.0
         for k in range(num_devices):
-            if draft_length[k] > 0:
-                gap = (longest - draft_length[k] * token_latency_s[k]) + y
-                total += work_hz_s[k] / gap
-                slope += work_hz_s[k] / gap / gap
+            if draft_length[n, k] > 0:
+                inverse = 1.0 / ((longest - draft_length[n, k] * token_latency_s[n, k]) + y)
+                demand = work_hz_s[n, k] * inverse
+                total += demand
+                slope += demand * inverse
         step = total * (total / bandwidth_hz - 1.0) / slope
         if step <= 1e-15 * y:
             break
@@ -214,47 +225,48 @@ def equalised_latency(draft_length, token_latency_s, work_hz_s, bandwidth_hz):
 
 
 @compiled
-def upload(given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz):
+def upload(
+    given, n, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz
+):  # fmt: skip
     """Bandwidths and latency of drafting and uploading in one round.
 
     Args:
         given: 0 for the optimal allocation (Lemma 3), 1 to split the band by `share`.
-        draft_length, token_latency_s, work_hz_s: [K]; see :func:`equalised_latency`.
-        share: [K] nonnegative weights, normalised over the devices that draft; all zero there
-            means equal. Read under `given` only.
-        allocated_hz: [K] output: bandwidth of each device, 0 where nothing is sent.
+        n, draft_length, token_latency_s, work_hz_s, bandwidth_hz: see :func:`equalised_latency`.
+        share: nonnegative weights, normalised over the devices that draft; all zero there means
+            equal. Read under `given` only.
+        allocated_hz: output: bandwidth of each device, 0 where nothing is sent.
 
     Returns:
         Seconds (A-26): 0 if nobody drafts, inf if a device that drafts cannot finish.
     """
-    num_devices = draft_length.shape[0]
+    num_devices = draft_length.shape[1]
     total, count = 0.0, 0
     for k in range(num_devices):
-        allocated_hz[k] = 0.0
-        if draft_length[k] > 0:
+        allocated_hz[n, k] = 0.0
+        if draft_length[n, k] > 0:
             count += 1
             if given:
-                total += share[k]
+                total += share[n, k]
     if count == 0:
         return 0.0
 
     if not given:
-        longest, y = equalised_latency(draft_length, token_latency_s, work_hz_s, bandwidth_hz)
+        longest, y = equalised_latency(n, draft_length, token_latency_s, work_hz_s, bandwidth_hz)
         if 0.0 < y < np.inf:
             for k in range(num_devices):
-                if draft_length[k] > 0:
-                    gap = (longest - draft_length[k] * token_latency_s[k]) + y
-                    allocated_hz[k] = work_hz_s[k] / gap
+                if draft_length[n, k] > 0:
+                    gap = (longest - draft_length[n, k] * token_latency_s[n, k]) + y
+                    allocated_hz[n, k] = work_hz_s[n, k] / gap
             return longest + y
     # Shares, equal ones where none are given (or where no split helps: the round never ends).
     latency = 0.0
     for k in range(num_devices):
-        if draft_length[k] > 0:
-            fraction = share[k] / total if given and total > 0.0 else 1.0 / count
-            allocated_hz[k] = bandwidth_hz * fraction
-            latency = max(
-                latency, draft_length[k] * token_latency_s[k] + work_hz_s[k] / allocated_hz[k]
-            )
+        if draft_length[n, k] > 0:
+            fraction = share[n, k] / total if given and total > 0.0 else 1.0 / count
+            allocated_hz[n, k] = bandwidth_hz * fraction
+            drafting = draft_length[n, k] * token_latency_s[n, k]
+            latency = max(latency, drafting + work_hz_s[n, k] / allocated_hz[n, k])
     return latency
 
 
@@ -263,36 +275,16 @@ def upload(given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz,
 
 @compiled
 def correct_batch(
-    rule,
-    rejected,
-    chosen,
-    uplink_snr,
-    downlink_cost_w,
-    uplink_power_w,
-    downlink_power_w,
-    payload_bits,
-    bandwidth_hz,
-    mode,
-    power_w,
-    latency_s,
-):
+    rule, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w, downlink_power_w,
+    payload_bits, bandwidth_hz, mode, power_w, latency_s,
+):  # fmt: skip
     """:func:`correct` for M independent rounds: arrays [M, K], budgets and outputs [M]."""
-    members = np.empty(rejected.shape[1], np.int64)
+    snr, cost_w = np.empty(rejected.shape[1]), np.empty(rejected.shape[1])
     for m in range(rejected.shape[0]):
         latency_s[m] = correct(
-            rule,
-            rejected[m],
-            chosen[m],
-            uplink_snr[m],
-            downlink_cost_w[m],
-            uplink_power_w[m],
-            downlink_power_w[m],
-            payload_bits[m],
-            bandwidth_hz[m],
-            mode[m],
-            power_w[m],
-            members,
-        )
+            rule, m, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w,
+            downlink_power_w[m], payload_bits[m], bandwidth_hz[m], mode, power_w, snr, cost_w,
+        )  # fmt: skip
 
 
 @compiled
@@ -302,58 +294,37 @@ def upload_batch(
     """:func:`upload` for M independent rounds: arrays [M, K], bandwidth and latency [M]."""
     for m in range(draft_length.shape[0]):
         latency_s[m] = upload(
-            given,
-            draft_length[m],
-            share[m],
-            token_latency_s[m],
-            work_hz_s[m],
-            bandwidth_hz[m],
-            allocated_hz[m],
+            given, m, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz[m], allocated_hz
         )
 
 
 @compiled
 def mean_correction_latency(
-    rule,
-    run_length,
-    chosen,
-    draft_length,
-    uplink_snr,
-    downlink_cost_w,
-    uplink_power_w,
-    downlink_power_w,
-    payload_bits,
-    bandwidth_hz,
-):
+    rule, run_length, coins, draft_length, uplink_snr, downlink_cost_w, uplink_power_w,
+    downlink_power_w, payload_bits, bandwidth_hz,
+):  # fmt: skip
     """Sample average of the correction latency of one draft decision (paper B, section V-B).
 
     Args:
-        run_length, chosen: [S, K] samples of the run lengths, and of the modes (under GIVEN).
-        draft_length: [K] the decision; the rest as in :func:`correct`.
+        run_length, coins: [S, K] samples of the run lengths, and of the modes (under GIVEN).
+        draft_length: [1, K] the decision.
+        rule, uplink_snr, ...: as in :func:`correct`, arrays [1, K].
     """
     num_samples, num_devices = run_length.shape
-    rejected = np.empty(num_devices, np.int64)
-    mode = np.empty(num_devices, np.int64)
-    power_w = np.empty(num_devices)
-    members = np.empty(num_devices, np.int64)
+    rejected = np.empty((1, num_devices), np.int64)
+    chosen = np.empty((1, num_devices), np.int64)
+    mode = np.empty((1, num_devices), np.int64)
+    power_w = np.empty((1, num_devices))
+    snr, cost_w = np.empty(num_devices), np.empty(num_devices)
     total = 0.0
     for s in range(num_samples):
         for k in range(num_devices):
-            rejected[k] = 1 if run_length[s, k] < draft_length[k] else 0
+            rejected[0, k] = 1 if run_length[s, k] < draft_length[0, k] else 0
+            chosen[0, k] = coins[s, k]
         total += correct(
-            rule,
-            rejected,
-            chosen[s],
-            uplink_snr,
-            downlink_cost_w,
-            uplink_power_w,
-            downlink_power_w,
-            payload_bits,
-            bandwidth_hz,
-            mode,
-            power_w,
-            members,
-        )
+            rule, 0, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w,
+            downlink_power_w, payload_bits, bandwidth_hz, mode, power_w, snr, cost_w,
+        )  # fmt: skip
     return total / num_samples
 
 
@@ -365,20 +336,24 @@ BLOCK: Final = 16  # rounds drawn at a time
 BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROUNDS, FADES = range(
     7
 )
-# Rows of `device` [N, ..., K]: constants of each device, drawn at reset. The last two are the
-# full-band uplink SNR of a unit gain, and the noise that the downlink has to overcome.
+# Rows of `device` [..., N, K]: constants of each device, most of them drawn at reset. UNIT_SNR is
+# the full-band uplink SNR of a unit gain, MEAN_SNR_DB that of the mean gain.
 (
     ACCEPTANCE_RATE,
-    EXPONENTIAL_RATE,
+    MEAN_RUN,
     TOKEN_LATENCY_S,
     MEAN_GAIN,
     UPLINK_POWER_W,
     UNIT_SNR,
     NOISE_DEVICE_W,
-) = range(7)
+    MEAN_SNR_DB,
+) = range(8)
+# Rows of a block of `tape` [N, 2, ..., BLOCK, K]: the exponential variates behind the fading and
+# the run lengths, and the fading once more in decibels.
+FADING, RUN, FADING_DB = range(3)
 # Columns of `counter` [N, ...].
 ROUND, EPISODE_TOKENS, BLOCKS = range(3)
-# Rows of `memory` [N, ..., K]: the drafts waiting to be corrected, and the acceptance feedback.
+# Rows of `memory` [..., N, K]: the drafts waiting to be corrected, and the acceptance feedback.
 PENDING_DRAFT, ACCEPTED_COUNT, REJECTION_COUNT, LAST_ACCEPTED, LAST_REJECTED = range(5)
 # Rows of the outputs: per cell [..., N] and per device [..., N, K].
 LATENCY_S, DRAFTING_S, VERIFYING_S, COMMUNICATION_S, TIME_S, GOODPUT = range(6)
@@ -388,29 +363,31 @@ POWER_W, ALLOCATED_HZ = range(2)
 
 
 @compiled
-def gain_of(tape, device, fades, n, r, k):
+def gain_of(tape, mean_gain, fades, n, r, k):
     """Channel gain of device k in round r: mean gain times |h|^2 ~ Exp(1) (or 1, no fading)."""
-    fading = tape[n, (r // BLOCK) % 2, 0, r % BLOCK, k] if fades else 1.0
-    return device[n, MEAN_GAIN, k] * fading
+    fading = tape[n, (r // BLOCK) % 2, FADING, r % BLOCK, k] if fades else 1.0
+    return mean_gain[n, k] * fading
 
 
 @compiled
-def accepted_of(tape, device, n, r, k, draft_length):
-    """Accepted tokens of device k in round r: min(G, gamma), with G = floor(E / -ln alpha).
+def snr_db_of(tape, mean_snr_db, fades, n, r, k):
+    """:func:`multispin_env.model.channel.snr_db` of device k in round r.
 
-    :func:`multispin_env.model.acceptance.run_length` derives G.
+    A sum of logarithms: the device's, taken at reset, and the fading's, taken when the block was
+    drawn. A logarithm a step would cost more than all other physics.
     """
-    rate = device[n, EXPONENTIAL_RATE, k]
-    if rate == 0.0:  # acceptance rate 1
-        return draft_length
-    run = np.floor(tape[n, (r // BLOCK) % 2, 1, r % BLOCK, k] / rate)
-    return draft_length if run >= draft_length else np.int64(run)
+    fading_db = tape[n, (r // BLOCK) % 2, FADING_DB, r % BLOCK, k] if fades else 0.0
+    return min(max(mean_snr_db[n, k] + fading_db, -SNR_LIMIT_DB), SNR_LIMIT_DB)
 
 
 @compiled
-def decibel(snr):
-    """:func:`multispin_env.model.channel.snr_db` of one number."""
-    return 10.0 * np.log10(min(max(snr, 1e-30), 1e30))
+def accepted_of(tape, mean_run, n, r, k, draft_length):
+    """Accepted tokens of device k in round r: min(G, gamma).
+
+    :func:`multispin_env.model.acceptance.run_length` derives the run length G.
+    """
+    run = tape[n, (r // BLOCK) % 2, RUN, r % BLOCK, k] * mean_run[n, k]
+    return np.int64(run) if run < draft_length else draft_length
 
 
 @compiled
@@ -424,33 +401,36 @@ def observe(pending, full, cell, device, tape, counter, memory, n, obs_float, ob
     """
     r = counter[n, ROUND]
     fades = cell[n, FADES]
-    for k in range(device.shape[2]):
-        row = 2
-        obs_float[0, n, k] = decibel(device[n, UNIT_SNR, k] * gain_of(tape, device, fades, n, r, k))
-        obs_float[1, n, k] = device[n, TOKEN_LATENCY_S, k]
-        if pending:
-            obs_float[2, n, k] = decibel(
-                device[n, UNIT_SNR, k] * gain_of(tape, device, fades, n, r + 1, k)
-            )
-            row = 3
-        if full:
-            obs_float[row, n, k] = device[n, ACCEPTANCE_RATE, k]
+    num_devices = device.shape[2]
+    for k in range(num_devices):
+        obs_float[0, n, k] = snr_db_of(tape, device[MEAN_SNR_DB], fades, n, r, k)
+        obs_float[1, n, k] = device[TOKEN_LATENCY_S, n, k]
+    row = 2
+    if pending:
+        for k in range(num_devices):
+            obs_float[row, n, k] = snr_db_of(tape, device[MEAN_SNR_DB], fades, n, r + 1, k)
+        row += 1
+    if full:
+        for k in range(num_devices):
+            obs_float[row, n, k] = device[ACCEPTANCE_RATE, n, k]
 
-        accepted, rejected = memory[n, LAST_ACCEPTED, k], memory[n, LAST_REJECTED, k]
-        row = 0
-        if pending:
-            draft_length = memory[n, PENDING_DRAFT, k]
-            accepted = accepted_of(tape, device, n, r, k, draft_length)
-            rejected = 1 if accepted < draft_length else 0
-            obs_int[0, n, k] = draft_length
-            obs_int[1, n, k] = rejected
-            row = 2
-        if not full:
-            obs_int[row, n, k] = memory[n, ACCEPTED_COUNT, k]
-            obs_int[row + 1, n, k] = memory[n, REJECTION_COUNT, k]
-            obs_int[row + 2, n, k] = accepted
+    row = 0
+    if pending:
+        for k in range(num_devices):
+            length = memory[PENDING_DRAFT, n, k]
+            accepted = accepted_of(tape, device[MEAN_RUN], n, r, k, length)
+            obs_int[0, n, k] = length
+            obs_int[1, n, k] = 1 if accepted < length else 0
+            if not full:
+                obs_int[4, n, k] = accepted
+        row = 2
+    if not full:
+        for k in range(num_devices):
+            obs_int[row, n, k] = memory[ACCEPTED_COUNT, n, k]
+            obs_int[row + 1, n, k] = memory[REJECTION_COUNT, n, k]
             if not pending:
-                obs_int[row + 3, n, k] = rejected
+                obs_int[row + 2, n, k] = memory[LAST_ACCEPTED, n, k]
+                obs_int[row + 3, n, k] = memory[LAST_REJECTED, n, k]
 
 
 @compiled
@@ -482,76 +462,52 @@ def find_invalid(given, max_draft_length, draft, chosen, share, idle):
 
 
 @compiled
-def verify(cell, device, tape, n, r, draft, uplink_snr, gains, drafted, accepted, rejected):
+def verify(fades, device, tape, n, r, draft, gains, uplink_snr, drafted, accepted, rejected):
     """Draft and verify round r of cell n.
 
     Args:
-        draft: [K] lengths.
-        uplink_snr, gains, drafted, accepted, rejected: [K] outputs.
+        fades, device, tape: see :func:`play`.
+        draft: [N, K] lengths.
+        gains, uplink_snr, drafted, accepted, rejected: [N, K] outputs.
 
     Returns:
         Drafting latency [s], number of accepted tokens, number of rejected drafts.
     """
+    mean_gain, unit_snr, mean_run = device[MEAN_GAIN], device[UNIT_SNR], device[MEAN_RUN]
     drafting_s, num_accepted, num_rejected = 0.0, 0, 0
-    for k in range(draft.shape[0]):
-        gains[k] = gain_of(tape, device, cell[n, FADES], n, r, k)
-        uplink_snr[k] = device[n, UNIT_SNR, k] * gains[k]
-        drafted[k] = draft[k]
-        accepted[k] = accepted_of(tape, device, n, r, k, draft[k])
-        rejected[k] = 1 if accepted[k] < draft[k] else 0
-        num_accepted += accepted[k]
-        num_rejected += rejected[k]
-        drafting_s = max(drafting_s, draft[k] * device[n, TOKEN_LATENCY_S, k])
+    for k in range(draft.shape[1]):
+        gain = gain_of(tape, mean_gain, fades, n, r, k)
+        length = draft[n, k]
+        kept = accepted_of(tape, mean_run, n, r, k, length)
+        gains[n, k] = gain
+        uplink_snr[n, k] = unit_snr[n, k] * gain
+        drafted[n, k] = length
+        accepted[n, k] = kept
+        rejected[n, k] = 1 if kept < length else 0
+        num_accepted += kept
+        num_rejected += 1 if kept < length else 0
+        drafting_s = max(drafting_s, length * device[TOKEN_LATENCY_S, n, k])
     return drafting_s, num_accepted, num_rejected
 
 
 @compiled
-def send_corrections(
-    rule, cell, device, n, num_rejected, chosen, uplink_snr, gains, rejected, mode, power_w,
-    band_hz, cost_w, members,
-):  # fmt: skip
-    """Correction protocol: send what was rejected in cell n; see :func:`correct`.
-
-    Fills `mode`, `power_w` and `band_hz`; returns the communication latency [s].
-    """
-    for k in range(gains.shape[0]):
-        cost_w[k] = device[n, NOISE_DEVICE_W, k] / gains[k]
-        band_hz[k] = cell[n, BANDWIDTH_HZ] / num_rejected if rejected[k] else 0.0
-    return correct(
-        rule,
-        rejected,
-        chosen,
-        uplink_snr,
-        cost_w,
-        device[n, UPLINK_POWER_W],
-        cell[n, DOWNLINK_POWER_W],
-        cell[n, PAYLOAD_BITS],
-        cell[n, BANDWIDTH_HZ],
-        mode,
-        power_w,
-        members,
-    )
+def prepare_corrections(n, num_rejected, bandwidth_hz, noise_w, gains, rejected, cost_w, band_hz):
+    """Downlink costs, and the equal split of the band, of cell n: arrays [N, K]."""
+    each_hz = bandwidth_hz / num_rejected if num_rejected > 0 else 0.0
+    for k in range(gains.shape[1]):
+        cost_w[n, k] = noise_w[n, k] / gains[n, k]
+        band_hz[n, k] = each_hz * rejected[n, k]
 
 
 @compiled
-def send_drafts(
-    cell, device, n, drafting_s, share, uplink_snr, drafted, mode, power_w, band_hz, work_hz_s
-):
-    """Upload protocol: send all drafts of cell n; see :func:`upload`.
-
-    Fills `mode`, `power_w` and `band_hz`; returns how long uploads go on after the last device
-    has drafted [s].
-    """
-    for k in range(drafted.shape[0]):
-        sends = drafted[k] > 0
-        efficiency = np.log1p(uplink_snr[k]) / LN2
-        work_hz_s[k] = drafted[k] * cell[n, PAYLOAD_BITS] / efficiency if sends else 0.0
-        mode[k] = 0 if sends else -1
-        power_w[k] = device[n, UPLINK_POWER_W, k] if sends else 0.0
-    token_latency_s = device[n, TOKEN_LATENCY_S]
-    band = cell[n, BANDWIDTH_HZ]
-    ready_s = upload(share.shape[0], drafted, share, token_latency_s, work_hz_s, band, band_hz)
-    return ready_s - drafting_s
+def prepare_uploads(n, token_bits, uplink_power_w, uplink_snr, drafted, work_hz_s, mode, power_w):
+    """Upload work, modes and powers of cell n: arrays [N, K]."""
+    for k in range(drafted.shape[1]):
+        sends = drafted[n, k] > 0
+        efficiency = np.log1p(uplink_snr[n, k]) / LN2
+        work_hz_s[n, k] = drafted[n, k] * token_bits / efficiency if sends else 0.0
+        mode[n, k] = 0 if sends else -1
+        power_w[n, k] = uplink_power_w[n, k] if sends else 0.0
 
 
 @compiled
@@ -591,8 +547,8 @@ def play(
             protocol, correction rule, modes by the coins of the tape, whether the round that is
             closed was drafted a step earlier, whether acceptance rates are observed.
         cell, device: constants, see the column and row names above.
-        tape, coins: [N, 2, 2, BLOCK, K] exponential variates of two consecutive blocks (gains,
-            run lengths), and [N, 2, BLOCK, K] coins.
+        tape, coins: [N, 2, 3, BLOCK, K] two consecutive blocks (row names above), and
+            [N, 2, BLOCK, K] coins.
         time_s, counter, memory: state.
         draft, chosen: [N, K] lengths to draft (now, or next if `pending`) and modes to use now.
         share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
@@ -610,9 +566,16 @@ def play(
         return -1 - bad
 
     gains = np.empty(num_devices)
-    uplink_snr = np.empty(num_devices)
-    workspace = np.empty(num_devices)
-    members = np.empty(num_devices, np.int64)
+    # Views of whole arrays are taken here, once: one a cell would cost more than the physics.
+    power_w, band_hz = device_float[POWER_W], device_float[ALLOCATED_HZ]
+    drafted, accepted = device_int[DRAFTED], device_int[ACCEPTED]
+    rejected, mode = device_int[REJECTED], device_int[MODE]
+    token_latency_s, uplink_power_w = device[TOKEN_LATENCY_S], device[UPLINK_POWER_W]
+    lengths = memory[PENDING_DRAFT] if pending else draft
+    shape = (num_cells, num_devices)
+    gains, uplink_snr, cost_or_work = np.empty(shape), np.empty(shape), np.empty(shape)
+    modes = np.empty_like(chosen) if tossed else chosen
+    snr, cost_w = np.empty(num_devices), np.empty(num_devices)
     due = 0
     for n in range(num_cells):
         if idle[n]:
@@ -622,24 +585,30 @@ def play(
             device_int[:, n] = 0
             continue
         r = counter[n, ROUND]
-        power_w, band_hz = device_float[POWER_W, n], device_float[ALLOCATED_HZ, n]
-        drafted, accepted = device_int[DRAFTED, n], device_int[ACCEPTED, n]
-        rejected, mode = device_int[REJECTED, n], device_int[MODE, n]
-
-        lengths = memory[n, PENDING_DRAFT] if pending else draft[n]
+        bandwidth_hz, payload_bits = cell[n, BANDWIDTH_HZ], cell[n, PAYLOAD_BITS]
         drafting_s, num_accepted, num_rejected = verify(
-            cell, device, tape, n, r, lengths, uplink_snr, gains, drafted, accepted, rejected
-        )
+            cell[n, FADES], device, tape, n, r, lengths, gains, uplink_snr, drafted, accepted,
+            rejected,
+        )  # fmt: skip
         if uploads:
-            communication_s = send_drafts(
-                cell, device, n, drafting_s, share[n], uplink_snr, drafted, mode, power_w, band_hz,
-                workspace,
+            prepare_uploads(
+                n, payload_bits, uplink_power_w, uplink_snr, drafted, cost_or_work, mode, power_w
+            )
+            ready_s = upload(
+                share.shape[1], n, drafted, share, token_latency_s, cost_or_work, bandwidth_hz,
+                band_hz,
             )  # fmt: skip
+            communication_s = ready_s - drafting_s  # what uploads add to the longest drafting
         else:
-            modes = coins[n, (r // BLOCK) % 2, r % BLOCK] if tossed else chosen[n]
-            communication_s = send_corrections(
-                rule, cell, device, n, num_rejected, modes, uplink_snr, gains, rejected, mode,
-                power_w, band_hz, workspace, members,
+            prepare_corrections(
+                n, num_rejected, bandwidth_hz, device[NOISE_DEVICE_W], gains, rejected,
+                cost_or_work, band_hz,
+            )  # fmt: skip
+            if tossed:
+                modes[n] = coins[n, (r // BLOCK) % 2, r % BLOCK]
+            communication_s = correct(
+                rule, n, rejected, modes, uplink_snr, cost_or_work, uplink_power_w,
+                cell[n, DOWNLINK_POWER_W], payload_bits, bandwidth_hz, mode, power_w, snr, cost_w,
             )  # fmt: skip
 
         # Account. A round that ends after the horizon delivers nothing and is charged up to it.
@@ -657,12 +626,13 @@ def play(
             end_s = horizon_s
         else:
             for k in range(num_devices):
-                memory[n, ACCEPTED_COUNT, k] += accepted[k]
-                memory[n, REJECTION_COUNT, k] += rejected[k]
-                memory[n, LAST_ACCEPTED, k] = accepted[k]
-                memory[n, LAST_REJECTED, k] = rejected[k]
+                memory[ACCEPTED_COUNT, n, k] += accepted[n, k]
+                memory[REJECTION_COUNT, n, k] += rejected[n, k]
+                memory[LAST_ACCEPTED, n, k] = accepted[n, k]
+                memory[LAST_REJECTED, n, k] = rejected[n, k]
         if pending:
-            memory[n, PENDING_DRAFT] = draft[n]
+            for k in range(num_devices):
+                memory[PENDING_DRAFT, n, k] = draft[n, k]
         time_s[n] = end_s
         counter[n, ROUND] = r + 1
         counter[n, EPISODE_TOKENS] += tokens
