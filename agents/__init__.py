@@ -1,1 +1,5 @@
-"""Learned policies: networks, training and shipped weights."""
+"""Learned policies, and what training them needs."""
+
+from agents.vec_env import SB3VecEnv, make_vec_env
+
+__all__ = ["SB3VecEnv", "make_vec_env"]

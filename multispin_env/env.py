@@ -13,7 +13,7 @@ import gymnasium as gym
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
-from multispin_env import rewards, settings
+from multispin_env import rendering, rewards, settings
 from multispin_env.core import Outcome
 from multispin_env.rewards import Reward
 from multispin_env.scenario import Scenario
@@ -98,7 +98,10 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         tape: the running episode's devices, gains and run lengths, read-only.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
+        "render_modes": ["human", "rgb_array", "ansi"],
+        "render_fps": rendering.FPS,
+    }
     control: ClassVar[Control]
 
     def __init__(
@@ -119,6 +122,8 @@ class MultiSpinEnv(gym.Env[Any, Any]):
                 f"{self.metadata['render_modes']}"
             )
         self.render_mode = render_mode
+        self._timeline: rendering.Timeline | None = None
+        self._made_painter: rendering.Painter | None = None
         scenarios = settings.load_scenarios(self.control, 1, scenario, overrides)
         self.scenario: Scenario = scenarios[0]
         self.price = float(settings.prices(reward, price, scenarios)[0])
@@ -155,7 +160,9 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         super().reset(seed=seed)
         self._core.reset([0], [self.np_random])
         self._running = True
-        return self._observation(self._core.observe()), {"time_s": 0.0}
+        observation = self._observation(self._core.observe())
+        self._picture(None)
+        return observation, {"time_s": 0.0}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Play one round; see the class docstring.
@@ -175,7 +182,51 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         terms = rewards.terms(self._reward, self.price, info)
         reward = float(sum(terms.values()))
         info["reward_terms"] = terms
+        if self.render_mode is not None:
+            self._picture(info)
         return self._observation(outcome), reward, False, truncated, info
+
+    def render(self) -> Any:
+        """The round that was closed last, as a timeline with a row a device.
+
+        Returns:
+            `rgb_array`: uint8 [500, 800, 3]. `ansi`: text. `human`: None; the window is refreshed
+            by every reset and step. None without a render mode.
+        """
+        if self.render_mode is None:
+            assert self.spec is not None
+            gym.logger.warn(
+                f'render() needs a render mode: gym.make("{self.spec.id}", render_mode="rgb_array")'
+            )
+            return None
+        if self._timeline is None:
+            raise ResetNeeded("render() needs an episode: call reset() first")
+        if self.render_mode == "ansi":
+            return rendering.draw_text(self._timeline)
+        if self.render_mode == "rgb_array":
+            return self._painter.array(self._timeline)
+        return None
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._made_painter is not None:
+            self._made_painter.close()
+
+    def _picture(self, info: dict[str, Any] | None) -> None:
+        """Lay out the round that `info` tells of, and show it in human mode."""
+        if self.render_mode is None:
+            return
+        goodput = 0.0 if info is None else self._core.episode_goodput(0)
+        self._timeline = rendering.timeline(self.scenario, self.tape, info, goodput)
+        if self.render_mode == "human":
+            self._painter.show(self._timeline)
+
+    @property
+    def _painter(self) -> rendering.Painter:
+        """The painter, made when first needed."""
+        if self._made_painter is None:
+            self._made_painter = rendering.Painter(human=self.render_mode == "human")
+        return self._made_painter
 
     @property
     def tape(self) -> Tape:
@@ -267,7 +318,7 @@ class DraftLengthEnv(MultiSpinEnv):
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
     * `correction`: how corrections travel: "optimal" (default), "uplink", "downlink", "random".
-    * `render_mode`: None.
+    * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History
     * v0: first release.
@@ -319,7 +370,7 @@ class ModeSelectionEnv(MultiSpinEnv):
     * `draft_policy`: an int, a list of K, the name of a solver
       (`multispin_env.solvers.DRAFT_SOLVERS`), or a callable that maps the observation of
       DraftLength-v0 to K lengths. Default: the scenario's reference length.
-    * `render_mode`: None.
+    * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History
     * v0: first release.
@@ -367,7 +418,7 @@ class JointEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
-    * `render_mode`: None.
+    * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History
     * v0: first release.
@@ -423,7 +474,7 @@ class DraftBandwidthEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.bandwidth_hz": 5e6}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
-    * `render_mode`: None.
+    * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History
     * v0: first release.

@@ -11,39 +11,54 @@ from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
 
-class FlattenBandwidth(gym.ActionWrapper[Any, NDArray[np.float32], Any], RecordConstructorArgs):
-    """DraftBandwidth-v0's action as one `Box(-1, 1, (2K,))`, for continuous-control learners.
+def flat_action_space(inner: spaces.Space[Any]) -> spaces.Box:
+    """The flat counterpart `Box(-1, 1, (2K,))` of DraftBandwidth's Dict action space."""
+    if not (isinstance(inner, spaces.Dict) and set(inner) == {"draft_length", "bandwidth"}):
+        raise ValueError(f"action space {inner}: must be that of multispin/DraftBandwidth-v0")
+    return spaces.Box(-1.0, 1.0, (2 * inner["bandwidth"].shape[0],), np.float32)  # type: ignore[index]
+
+
+def unflatten_action(flat: Any, inner: spaces.Space[Any]) -> dict[str, NDArray[Any]]:
+    """The Dict action that a flat one, or a batch [N, 2K] of them, stands for.
 
     The first K entries are lengths, round((a + 1) / 2 * max_draft_length), the others bandwidth
     shares, (a + 1) / 2. Values outside [-1, 1] (an unsquashed Gaussian policy) are clipped.
+
+    Raises:
+        ValueError: a wrong shape, or a value that is not finite.
+    """
+    assert isinstance(inner, spaces.Dict)
+    lengths_space = inner["draft_length"]
+    assert isinstance(lengths_space, spaces.MultiDiscrete)
+    values = np.asarray(flat, dtype=np.float64)
+    width = 2 * len(lengths_space.nvec)
+    if values.ndim not in (1, 2) or values.shape[-1] != width or not np.all(np.isfinite(values)):
+        raise ValueError(f"action = {flat!r}: must be {width} finite numbers, or a batch of such")
+    lengths, shares = np.split((np.clip(values, -1.0, 1.0) + 1.0) / 2.0, 2, axis=-1)
+    return {
+        "draft_length": np.rint(lengths * (lengths_space.nvec - 1)).astype(np.int64),
+        "bandwidth": shares.astype(np.float32),
+    }
+
+
+class FlattenBandwidth(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
+    """DraftBandwidth-v0's action as one `Box(-1, 1, (2K,))`, for continuous-control learners.
+
+    See :func:`unflatten_action` for the map.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         RecordConstructorArgs.__init__(self)
         gym.ActionWrapper.__init__(self, env)
-        inner = env.action_space
-        if not (isinstance(inner, spaces.Dict) and set(inner) == {"draft_length", "bandwidth"}):
-            raise ValueError(
-                f"env has action space {inner}: FlattenBandwidth wraps multispin/DraftBandwidth-v0"
-            )
-        lengths = inner["draft_length"]
-        assert isinstance(lengths, spaces.MultiDiscrete)
-        self._longest = lengths.nvec - 1
-        self.action_space = spaces.Box(-1.0, 1.0, (2 * len(lengths.nvec),), np.float32)
+        self.action_space = flat_action_space(env.action_space)
 
     def action(self, action: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
         """The Dict action that a flat one stands for."""
-        flat = np.asarray(action, dtype=np.float64)
-        if flat.shape != self.action_space.shape or not np.all(np.isfinite(flat)):
+        if np.shape(action) != self.action_space.shape:
             raise ValueError(
-                f"action = {action!r}: must be {2 * len(self._longest)} finite numbers"
+                f"action has shape {np.shape(action)}: must be {self.action_space.shape}"
             )
-        unit = (np.clip(flat, -1.0, 1.0) + 1.0) / 2.0
-        lengths, shares = np.split(unit, 2)
-        return {
-            "draft_length": np.rint(lengths * self._longest).astype(np.int64),
-            "bandwidth": shares.astype(np.float32),
-        }
+        return unflatten_action(action, self.env.action_space)
 
 
 class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], RecordConstructorArgs):

@@ -1,0 +1,132 @@
+"""Stable-Baselines3 on the native vector environments.
+
+SB3 has a vector interface of its own; `make_vec_env` gives an environment that speaks it, without
+a Python object per lane::
+
+    env = agents.make_vec_env("multispin/DraftLength-v0", num_envs=256, seed=0)
+    model = PPO("MultiInputPolicy", env)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv, VecMonitor
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+from multispin_env.wrappers import flat_action_space, unflatten_action
+
+
+class SB3VecEnv(VecEnv):
+    """A native vector environment as a Stable-Baselines3 `VecEnv`.
+
+    SB3 expects that a finished lane restarts within the step, and finds its last observation in
+    the info as `terminal_observation`, with `TimeLimit.truncated` set because episodes end by
+    time only. Lanes that go on have an empty info.
+
+    DraftBandwidth's Dict action, which SB3 does not know, becomes the flat box of
+    :class:`multispin_env.wrappers.FlattenBandwidth`.
+
+    Args:
+        env: made with `autoreset_mode="SAME_STEP"`.
+
+    Raises:
+        ValueError: another autoreset mode.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        mode = env.metadata.get("autoreset_mode")
+        if mode is not AutoresetMode.SAME_STEP:
+            raise ValueError(f"env has autoreset mode {mode}: must be made with 'SAME_STEP'")
+        self.env = env
+        self.metadata = env.metadata
+        self._flat = isinstance(env.single_action_space, spaces.Dict)
+        action_space: spaces.Space[Any] = env.single_action_space
+        if self._flat:
+            action_space = flat_action_space(env.single_action_space)
+        super().__init__(env.num_envs, env.single_observation_space, action_space)
+
+    def reset(self) -> VecEnvObs:
+        """Start episodes in all lanes; seeds set by `seed` are used once."""
+        seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds)
+        observation, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        self._reset_seeds()
+        self._reset_options()
+        return observation  # type: ignore[no-any-return]
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Keep the actions for :meth:`step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Play one round in every lane."""
+        actions: Any = self._actions
+        if self._flat:
+            actions = unflatten_action(actions, self.env.single_action_space)
+        observation, rewards, terminated, truncated, infos = self.env.step(actions)
+        per_lane: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for lane in np.flatnonzero(truncated):
+            per_lane[lane]["TimeLimit.truncated"] = True
+            per_lane[lane]["terminal_observation"] = infos["final_obs"][lane]
+            goodput = infos["final_info"]["episode_goodput"][lane]
+            per_lane[lane]["episode_goodput"] = float(goodput)
+        return observation, rewards.astype(np.float32), terminated | truncated, per_lane
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self.env.close()
+
+    def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
+        """Vector environments do not render."""
+        return [None] * self.num_envs
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """An attribute of the vector environment, once for each lane asked for."""
+        value = getattr(self.env.unwrapped, attr_name)
+        return [value for _ in self._lanes(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Refused: lanes share one object."""
+        raise ValueError(f"attr_name = {attr_name!r}: lanes of a native environment share it")
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Refused: there is no object per lane that could be called."""
+        raise ValueError(f"method_name = {method_name!r}: lanes are not separate environments")
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: Any = None
+    ) -> list[bool]:
+        """No lane has a wrapper of its own."""
+        return [False for _ in self._lanes(indices)]
+
+    def _lanes(self, indices: Any) -> Iterable[int]:
+        return self._get_indices(indices)
+
+
+def make_vec_env(
+    env_id: str, num_envs: int = 1, seed: int | None = None, **kwargs: Any
+) -> VecMonitor:
+    """A monitored SB3 environment of `num_envs` native lanes.
+
+    The counterpart of SB3's function of that name: lane i is seeded seed + i and plays the same
+    episodes as the i-th environment there.
+
+    Args:
+        env_id: one of the ids of this project.
+        num_envs: lanes.
+        seed: of lane 0; None for a random one.
+        kwargs: passed to the environment.
+    """
+    envs = gym.make_vec(env_id, num_envs=num_envs, autoreset_mode="SAME_STEP", **kwargs)
+    adapter = SB3VecEnv(envs)
+    adapter.seed(seed)
+    return VecMonitor(adapter)
