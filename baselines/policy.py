@@ -34,15 +34,22 @@ class Context:
         A scenario alone stands for the draft-length control.
 
         Raises:
-            ValueError: `env` is none of these, or not one of this project's environments.
+            ValueError: `env` is none of these, not one of this project's environments, or a vector
+                environment whose lanes have different physics: a policy belongs to one scenario.
         """
         if isinstance(env, Scenario):
             return cls(DRAFT_LENGTH, env)
-        inner = getattr(env, "unwrapped", None)
-        control, scenario = getattr(inner, "control", None), getattr(inner, "scenario", None)
-        if not isinstance(control, Control) or not isinstance(scenario, Scenario):
+        inner: Any = getattr(env, "unwrapped", None)
+        if isinstance(inner, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv):
+            control, scenarios = inner.get_attr("control")[0], list(inner.get_attr("scenario"))
+        else:
+            control = getattr(inner, "control", None)
+            scenarios = getattr(inner, "scenarios", [getattr(inner, "scenario", None)])
+        if not isinstance(control, Control) or not isinstance(scenarios[0], Scenario):
             raise ValueError(f"env = {env!r}: must be a multispin/* environment or a Scenario")
-        return cls(control, scenario)
+        if any(other != scenarios[0] for other in scenarios):
+            raise ValueError("env has lanes with different scenarios: a policy belongs to one")
+        return cls(control, scenarios[0])
 
 
 class Policy(ABC):

@@ -27,7 +27,8 @@ class FixedDraftLength(Policy):
         longest = self.scenario.max_draft_length
         if draft_length is None:
             draft_length = reference(self.scenario).draft_length
-        if isinstance(draft_length, bool) or not 0 <= int(draft_length) <= longest:
+        whole = isinstance(draft_length, int | np.integer) and not isinstance(draft_length, bool)
+        if not whole or not 0 <= draft_length <= longest:
             raise ValueError(f"draft_length = {draft_length!r}: must be an int in [0, {longest}]")
         self.draft_length = int(draft_length)
 

@@ -8,14 +8,13 @@ environment is the case N = 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multispin_env import tape
 from multispin_env.model import kernels
-from multispin_env.model.acceptance import mean_run
 from multispin_env.model.channel import decibel
 from multispin_env.model.correction import RULES
 from multispin_env.scenario import Scenario
@@ -45,19 +44,20 @@ INFO_KEYS: Final = CELL_INT_KEYS + CELL_FLOAT_KEYS + DEVICE_INT_KEYS + DEVICE_FL
 Decision = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
-class Outcome(NamedTuple):
-    """What one step gave; the rows of the blocks are named by the key tuples above.
-
-    The blocks per device are freshly allocated at every step, so that views of them can be handed
-    out. The blocks per cell are read once and used again where the core has `reuse_cell_blocks`.
-    """
-
-    obs_float: NDArray[np.float32]  # [keys, N, K]
-    obs_int: NDArray[np.int64]  # [keys, N, K]
-    device_float: NDArray[np.float64]  # [2, N, K]
-    device_int: NDArray[np.int64]  # [4, N, K]
-    cell_float: NDArray[np.float64]  # [6, N]
-    cell_int: NDArray[np.int64]  # [6, N]; the last row flags truncation
+#: What one step gave, as blocks whose rows are named by the key tuples above: observations as
+#: float32 and int64 [keys, N, K], devices as float64 [2, N, K] and int64 [4, N, K], cells as
+#: float64 [6, N] and int64 [6, N], the last row flagging truncation. Blocks with devices are allocated
+#: anew at every step, so that views of them can be handed out; those per cell only in a batched
+#: core.
+Outcome = tuple[
+    NDArray[np.float32],
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.int64],
+]
+_FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 
 
 class Core:
@@ -71,7 +71,8 @@ class Core:
         fixed_draft: where a round is pending, [N, K]: the lengths of round 0, and of all rounds
             where neither the agent nor a draft policy decides them.
         draft_policy: decides the lengths where the agent does not, batched.
-        reuse_cell_blocks: write the outcome's blocks per cell to the same memory at every step.
+        batched: actions have the cells in front, [N, ...]; False (N = 1): they have not, and the
+            outcome's blocks per cell are written to the same memory at every step.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Core:
         observe_acceptance: bool = True,
         fixed_draft: NDArray[np.int64] | None = None,
         draft_policy: DraftPolicy | None = None,
-        reuse_cell_blocks: bool = False,
+        batched: bool = True,
     ) -> None:
         first = scenarios[0]
         self.control = control
@@ -106,22 +107,23 @@ class Core:
         self._seeds: list[tape.EpisodeSeed] = [()] * n  # () before the first episode
         self._streams: list[np.random.Generator] = [np.random.default_rng(0)] * n
         self._coin_streams = list(self._streams)
-        self._cell = np.array([_cell_constants(s) for s in scenarios])
+        self._cell = np.array([_cell_constants(s) for s in scenarios]).T.copy()
         self._device = np.stack([_device_constants(s) for s in scenarios], axis=1)
         distinct = {id(s): s for s in scenarios}
         number = {key: i for i, key in enumerate(distinct)}
         self._laws = [tape.DeviceLaw(s) for s in distinct.values()]
-        self._law_of = np.array([number[id(s)] for s in scenarios])
-        self._tape = np.zeros((n, 2, 3, kernels.BLOCK, k))
+        self._law_of = [number[id(s)] for s in scenarios]
+        self._tape = np.zeros((n, 2, kernels.BLOCK, 2, k))
+        self._fading_db = np.zeros((n, 2, kernels.BLOCK, k))
         self._coins = np.zeros((n if self._tossed else 0, 2, kernels.BLOCK, k), np.int64)
         self._time_s = np.zeros(n)
         self._counter = np.zeros((n, 3), np.int64)
         self._memory = np.zeros((5, n, k), np.int64)
         rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
         self._shapes = [(row, n, k) for row in rows]
-        self._cell_blocks = (
-            (np.empty((6, n)), np.empty((6, n), np.int64)) if reuse_cell_blocks else None
-        )
+        self._cell_blocks = None if batched else (np.empty((6, n)), np.empty((6, n), np.int64))
+        front = (n,) if batched else ()
+        self._one_each, self._two_each = (*front, k), (*front, 2 * k)
         self._due = np.zeros(n, np.int64)
         self._nobody = np.zeros(n, np.bool_)
         self._unused_int = np.zeros((n, k), np.int64)
@@ -131,8 +133,7 @@ class Core:
 
     def reset(self, cells: Sequence[int], generators: Iterable[np.random.Generator]) -> None:
         """Start an episode in each of the listed cells, from that cell's generator."""
-        index = np.asarray(cells, dtype=np.int64)
-        uniform = np.empty((len(index), 3, self.num_devices))
+        uniform = np.empty((len(cells), 3, self.num_devices))
         for i, (n, generator) in enumerate(zip(cells, generators, strict=True)):
             seed = tape.episode_seed(generator)
             base = tape.stream(seed, tape.BASE_STREAM)
@@ -140,35 +141,41 @@ class Core:
             self._seeds[n], self._streams[n] = seed, base
             if self._tossed:
                 self._coin_streams[n] = tape.stream(seed, tape.COIN_STREAM)
-        self._place_devices(index, uniform)
+        self._place_devices(cells, uniform)
+        index = _index(cells)
         self._time_s[index] = 0.0
         self._counter[index] = 0
         self._memory[:, index] = 0
-        self._draw_blocks(index)
+        self._draw_blocks(cells)
         if self._pending:
             self._memory[kernels.PENDING_DRAFT, index] = self._next_draft(0)[index]
 
-    def _place_devices(self, index: NDArray[np.int64], uniform: NDArray[np.float64]) -> None:
+    def _place_devices(self, cells: Sequence[int], uniform: NDArray[np.float64]) -> None:
         """Write what is drawn about the devices of the listed cells, one law at a time."""
-        law_of = self._law_of[index]
-        for law in np.unique(law_of):
-            members = np.flatnonzero(law_of == law)
-            drawn, cells = self._laws[law](uniform[members]), index[members]
-            self._device[kernels.ACCEPTANCE_RATE, cells] = drawn.acceptance_rate
-            self._device[kernels.MEAN_RUN, cells] = mean_run(drawn.acceptance_rate)
-            self._device[kernels.TOKEN_LATENCY_S, cells] = drawn.token_latency_s
-            self._device[kernels.MEAN_GAIN, cells] = drawn.mean_gain
-            mean_snr = self._device[kernels.UNIT_SNR, cells] * drawn.mean_gain
-            self._device[kernels.MEAN_SNR_DB, cells] = decibel(mean_snr)
+        members: dict[int, list[int]] = {}
+        for i, n in enumerate(cells):
+            members.setdefault(self._law_of[n], []).append(i)
+        for law, positions in members.items():
+            drawn = self._laws[law](uniform[_index(positions)])
+            index = _index([cells[i] for i in positions])
+            self._device[kernels.ACCEPTANCE_RATE, index] = drawn.acceptance_rate
+            self._device[kernels.MEAN_RUN, index] = drawn.mean_run
+            self._device[kernels.TOKEN_LATENCY_S, index] = drawn.token_latency_s
+            self._device[kernels.MEAN_GAIN, index] = drawn.mean_gain
+            mean_snr = self._device[kernels.UNIT_SNR, index] * drawn.mean_gain
+            self._device[kernels.MEAN_SNR_DB, index] = decibel(mean_snr)
 
-    def _draw_blocks(self, cells: NDArray[np.int64]) -> None:
+    def _draw_blocks(self, cells: Sequence[int]) -> None:
         """Draw the next block of the tape of each listed cell."""
-        slots = self._counter[cells, kernels.BLOCKS] % 2
-        for n, slot in zip(cells.tolist(), slots.tolist(), strict=True):
+        index = _index(cells)
+        slots = (self._counter[index, kernels.BLOCKS] % 2).tolist()
+        for n, slot in zip(cells, slots):
             tape.draw_block(self._streams[n], self._tape[n, slot])
             if self._tossed:
                 self._coins[n, slot] = tape.draw_coins(self._coin_streams[n], self.num_devices)
-        self._counter[cells, kernels.BLOCKS] += 1
+        where: Any = (cells[0], slots[0]) if len(slots) == 1 else (cells, slots)
+        self._fading_db[where] = decibel(self._tape[(*where, slice(None), kernels.FADING)])
+        self._counter[index, kernels.BLOCKS] += 1
 
     def started(self, cell: int) -> bool:
         """Whether a cell has ever been reset."""
@@ -181,33 +188,28 @@ class Core:
 
     # ---- playing ---------------------------------------------------------------------------
 
-    def decide(self, action: Any, shape: tuple[int, ...]) -> Decision:
+    def decide(self, action: Any) -> Decision:
         """An action as a decision, its shape and types checked (its values are by the kernel).
-
-        Args:
-            action: as the environment's `step` takes it.
-            shape: what stands in front of the K devices: () or (N,).
 
         Raises:
             ValueError: wrong keys, shape or dtype.
         """
         n, k = self.num_cells, self.num_devices
-        draft, chosen, share = self._unused_int, self._unused_int, self._no_share
         if self.control.bandwidth:
             if not isinstance(action, dict) or set(action) != {"draft_length", "bandwidth"}:
                 got = sorted(action) if isinstance(action, dict) else type(action).__name__
                 raise ValueError(f"action = {got}: must be a dict of draft_length and bandwidth")
-            draft = _integers("action['draft_length']", action["draft_length"], (*shape, k))
-            share = _floats("action['bandwidth']", action["bandwidth"], (*shape, k)).reshape(n, k)
-        elif self.control.draft and self.control.mode:
-            both = _integers("action", action, (*shape, 2 * k)).reshape(n, 2 * k)
-            draft, chosen = both[:, :k].copy(), both[:, k:].copy()
-        elif self.control.mode:
-            chosen = _integers("action", _whole(action), (*shape, k))
-            draft = self._next_draft(1)
-        else:
-            draft = _integers("action", action, (*shape, k))
-        return draft.reshape(n, k), chosen.reshape(n, k), share
+            draft = _integers("action['draft_length']", action["draft_length"], self._one_each)
+            share = _floats("action['bandwidth']", action["bandwidth"], self._one_each)
+            return draft.reshape(n, k), self._unused_int, share.reshape(n, k)
+        if self.control.draft and self.control.mode:
+            both = _integers("action", action, self._two_each).reshape(n, 2 * k)
+            return both[:, :k].copy(), both[:, k:].copy(), self._no_share
+        if self.control.mode:
+            chosen = _integers("action", _whole(action), self._one_each)
+            return self._next_draft(1), chosen.reshape(n, k), self._no_share
+        draft = _integers("action", action, self._one_each)
+        return draft.reshape(n, k), self._unused_int, self._no_share
 
     def _next_draft(self, rounds_ahead: int) -> NDArray[np.int64]:
         """Lengths [N, K] that the environment gives to the round to be drafted next."""
@@ -220,15 +222,16 @@ class Core:
         integers = integer_keys(DRAFT_LENGTH, bool(self._full))
         obs_float = np.empty((len(floats), self.num_cells, self.num_devices), np.float32)
         obs_int = np.empty((len(integers), self.num_cells, self.num_devices), np.int64)
-        kernels.observe_cells(
+        kernels.observe(
             0,
             self._full,
+            self._nobody,
             self._cell,
             self._device,
             self._tape,
+            self._fading_db,
             counter,
             self._memory,
-            np.arange(self.num_cells),
             obs_float,
             obs_int,
         )
@@ -242,22 +245,22 @@ class Core:
     def observe(self) -> Outcome:
         """An outcome in which only the observation is filled, for all cells."""
         outcome = self._new_outcome()
-        self.observe_into(outcome, np.arange(self.num_cells))
+        self.observe_into(outcome, self._nobody)
         return outcome
 
-    def observe_into(self, outcome: Outcome, cells: NDArray[np.int64]) -> None:
-        """Write the present observation of the listed cells into `outcome`."""
-        kernels.observe_cells(
+    def observe_into(self, outcome: Outcome, idle: NDArray[np.bool_]) -> None:
+        """Write the present observation of all cells but the idle ones into `outcome`."""
+        kernels.observe(
             self._pending,
             self._full,
+            idle,
             self._cell,
             self._device,
             self._tape,
+            self._fading_db,
             self._counter,
             self._memory,
-            cells,
-            outcome.obs_float,
-            outcome.obs_int,
+            *outcome[:2],
         )
 
     def play(self, decision: Decision, idle: NDArray[np.bool_] | None = None) -> Outcome:
@@ -278,6 +281,7 @@ class Core:
             self._cell,
             self._device,
             self._tape,
+            self._fading_db,
             self._coins,
             self._time_s,
             self._counter,
@@ -288,7 +292,7 @@ class Core:
         )
         if due > 0:
             kernels.find_due(self._pending, self._counter, idle, self._due)
-            self._draw_blocks(self._due[:due])
+            self._draw_blocks(self._due[:due].tolist())
         elif due < 0:
             raise self._invalid(decision, -1 - due)
         return outcome
@@ -302,17 +306,15 @@ class Core:
         return self._time_s.copy()
 
     def _new_outcome(self) -> Outcome:
-        cell_float, cell_int = self._cell_blocks or (
-            np.empty((6, self.num_cells)),
-            np.empty((6, self.num_cells), np.int64),
-        )
-        return Outcome(
-            np.empty(self._shapes[0], np.float32),
-            np.empty(self._shapes[1], np.int64),
-            np.empty(self._shapes[2]),
-            np.empty(self._shapes[3], np.int64),
-            cell_float,
-            cell_int,
+        n = self.num_cells
+        obs_float, obs_int, device_float, device_int = self._shapes
+        cells = self._cell_blocks or (np.empty((6, n)), np.empty((6, n), _INT64))
+        return (
+            np.empty(obs_float, _FLOAT32),
+            np.empty(obs_int, _INT64),
+            np.empty(device_float),
+            np.empty(device_int, _INT64),
+            *cells,
         )
 
     def check(self, decision: Decision, idle: NDArray[np.bool_]) -> None:
@@ -336,8 +338,13 @@ class Core:
         return ValueError(f"{source}: {what} {array[n, k]} of {where}: must be {allowed}")
 
 
+def _index(cells: Sequence[int]) -> Any:
+    """An index of the listed cells; a slice for a single one, which is much faster."""
+    return slice(cells[0], cells[0] + 1) if len(cells) == 1 else cells
+
+
 def _cell_constants(scenario: Scenario) -> list[float]:
-    """A row of `cell`, in the column order of the kernels."""
+    """A column of `cell`, in the row order of the kernels."""
     correction = scenario.protocol == "correction"
     episode = scenario.episode
     return [

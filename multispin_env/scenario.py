@@ -60,7 +60,10 @@ def _fail(name: str, value: Any, allowed: str) -> ValueError:
 def _real(name: str, value: Any, low: float, high: float, allowed: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise _fail(name, value, allowed)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond the largest float
+        number = math.nan
     if math.isnan(number) or not low <= number <= high:
         raise _fail(name, value, allowed)
     return number
@@ -72,7 +75,9 @@ def _number(low: float, high: float, per_device: bool = False) -> Check:
     allowed = f"{interval}, or a list with one a device" if per_device else interval
 
     def check(name: str, value: Any) -> PerDevice:
-        if per_device and isinstance(value, list | tuple | np.ndarray):
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        if per_device and isinstance(value, list | tuple):
             return tuple(_real(f"{name}[{k}]", v, low, high, interval) for k, v in enumerate(value))
         return _real(name, value, low, high, allowed)
 
@@ -135,9 +140,14 @@ def _drawn(low: float, high: float) -> Check:
     constant, drawn = _number(low, high, per_device=True), _range(low, high)
 
     def check(name: str, value: Any) -> PerDevice | Range:
-        is_range = isinstance(value, Range | Mapping)
-        result: PerDevice | Range = drawn(name, value) if is_range else constant(name, value)
-        return result
+        if isinstance(value, Range | Mapping):
+            bounds: Range = drawn(name, value)
+            return bounds
+        try:
+            numbers: PerDevice = constant(name, value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or a table {{min, max}} to draw from") from None
+        return numbers
 
     return check
 
@@ -286,15 +296,29 @@ class Episode(_Section):
 
 def _tasks(name: str, value: Any) -> tuple[Task, ...]:
     """Tasks from a mapping `name -> acceptance rate`, or from a sequence of tasks."""
-    if isinstance(value, Mapping):
-        pairs = list(value.items())
-    else:
-        items = [asdict(task) if isinstance(task, Task) else task for task in value]
-        pairs = [(item["name"], item["acceptance_rate"]) for item in items]
-    if not pairs:
+    table = _task_table(value)
+    if not isinstance(table, Mapping) or not table:
         raise _fail(name, value, "a table with at least one task: its name and acceptance rate")
+    pairs = list(table.items())
     rate = _number(0.0, 1.0, per_device=True)
     return tuple(Task(_text(name, key), rate(f"{name}.{key}", r)) for key, r in pairs)
+
+
+def _task_table(value: Any) -> Any:
+    """A sequence of tasks (as `asdict` gives it) as a table; anything else as it is.
+
+    Raises:
+        ValueError: a name stands twice.
+    """
+    if not isinstance(value, list | tuple):
+        return value
+    items = [asdict(task) if isinstance(task, Task) else task for task in value]
+    if not all(isinstance(i, Mapping) and set(i) == {"name", "acceptance_rate"} for i in items):
+        return value
+    table = {item["name"]: item["acceptance_rate"] for item in items}
+    if len(table) < len(items):
+        raise _fail("tasks", value, "a table in which no name stands twice")
+    return table
 
 
 def _section(*kinds: type) -> Check:
@@ -467,7 +491,12 @@ class Scenario(_Section):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Scenario:
         """The scenario that a (nested) dict describes: the inverse of :meth:`to_dict`."""
+        if not isinstance(data, Mapping):
+            raise _fail("scenario", data, "a mapping of fields to values")
         data = _plain(data)
+        for key in data:
+            if not isinstance(key, str):
+                raise ValueError(f"unknown scenario field {key!r}: names are strings")
         if not isinstance(data.get("channel", {}), Mapping):
             raise _fail("channel", data["channel"], "a table")
         protocol = _choice(PROTOCOLS)("protocol", data.get("protocol"))
@@ -489,13 +518,13 @@ class Scenario(_Section):
         values: dict[str, Any] = {}
         for key, value in data.items():
             if key not in classes:
-                _known(key, valid)
+                _known(key, valid, protocol, kind)
                 values[key] = value
                 continue
             if not isinstance(value, Mapping):
                 raise _fail(key, value, "a table")
             for inner in value:
-                _known(f"{key}.{inner}", valid)
+                _known(f"{key}.{inner}", valid, protocol, kind)
             values[key] = _make(classes[key], key + ".", value)
         scenario: Scenario = _make(cls, "", values)
         return scenario
@@ -534,12 +563,15 @@ def _field_names(cls: Any) -> list[str]:
     return [item.name for item in fields(cls)]
 
 
-def _known(name: str, valid: Sequence[str]) -> None:
-    """Raise unless `name` is a field, or a task; the message names the nearest field."""
+def _known(name: str, valid: Sequence[str], protocol: str, kind: str) -> None:
+    """Raise unless `name` is a field; the message names the nearest one."""
     if name in valid:
         return
     near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)[0]
-    raise ValueError(f"unknown scenario field {name!r}: did you mean {near!r}?")
+    raise ValueError(
+        f"unknown scenario field {name!r} (protocol {protocol!r}, channel kind {kind!r}): "
+        f"did you mean {near!r}?"
+    )
 
 
 def _make(cls: Any, prefix: str, values: Mapping[str, Any]) -> Any:
@@ -566,19 +598,21 @@ def _plain(value: Any) -> Any:
 
 def _read(source: str | Path) -> dict[str, Any]:
     """The content of a preset or of a TOML file."""
-    path = Path(source)
+    if not isinstance(source, str | Path):
+        raise _fail("scenario", source, "a name, the path of a TOML file, a mapping or a Scenario")
     if isinstance(source, str) and source in list_scenarios():
-        text = (resources.files("multispin_env") / "scenarios" / f"{source}.toml").read_text("utf8")
-    elif path.is_file():
-        text = path.read_text("utf8")
+        content = (resources.files("multispin_env") / "scenarios" / f"{source}.toml").read_bytes()
     else:
-        raise ValueError(
-            f"scenario = {str(source)!r}: must be one of {', '.join(list_scenarios())}, "
-            "or the path of a TOML file"
-        )
+        try:
+            content = Path(source).read_bytes()
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"scenario = {str(source)!r}: must be one of {', '.join(list_scenarios())}, "
+                f"or the path of a TOML file ({type(error).__name__})"
+            ) from error
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(content.decode("utf8"))
+    except ValueError as error:  # not UTF-8, or not TOML
         raise ValueError(f"scenario = {str(source)!r}: not a TOML file ({error})") from error
 
 
@@ -588,9 +622,12 @@ def _override(data: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
         raise _fail("overrides", overrides, "a mapping of dotted field names to values")
     if "episode.rounds" in overrides or "episode.horizon_s" in overrides:
         data["episode"] = {}  # the two exclude each other: the new one replaces the old one
-    kind = overrides.get("channel.kind", data.get("channel", {}).get("kind"))
-    if kind != data.get("channel", {}).get("kind"):
-        data["channel"] = {"fading": data["channel"]["fading"]}
+    channel = data.get("channel")
+    if isinstance(channel, dict) and overrides.get("channel.kind", channel.get("kind")) != (
+        channel.get("kind")
+    ):  # the fields of the two kinds have nothing in common but the fading
+        data["channel"] = {key: channel[key] for key in ("fading",) if key in channel}
+    data["tasks"] = _task_table(data.get("tasks"))
     if any(str(name).split(".")[0] not in NOT_PHYSICS for name in overrides):
         data.pop("reference_draft_length", None)
         data.pop("reference_goodput", None)

@@ -108,7 +108,7 @@ def make_core(
         observe_acceptance=bool(observe_acceptance),
         fixed_draft=fixed_draft,
         draft_policy=policy,
-        reuse_cell_blocks=not batched,
+        batched=batched,
     )
 
 

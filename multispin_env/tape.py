@@ -4,7 +4,7 @@ At reset an environment takes a few words from its generator, the *episode seed*
 of that seed, one a purpose and each with a fixed index, give everything random in the episode:
 
 * stream 0 draws the devices (three uniform numbers each), then, in blocks of 16 rounds, standard
-  exponential numbers ``[2, 16, K]``: the fading |h|^2 of every round and device, and the variates
+  exponential numbers ``[16, 2, K]``: the fading |h|^2 of every round and device, and the variates
   of the run lengths;
 * stream 1, only under random modes, draws a coin for every round and device.
 
@@ -23,9 +23,9 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
-from multispin_env.model.acceptance import run_length
-from multispin_env.model.channel import decibel, path_gain
-from multispin_env.model.kernels import BLOCK, FADING, FADING_DB, RUN
+from multispin_env.model.acceptance import mean_run, run_length
+from multispin_env.model.channel import path_gain
+from multispin_env.model.kernels import BLOCK, FADING, RUN
 from multispin_env.scenario import DistanceChannel, PerDevice, Range, Scenario
 
 Floats = NDArray[np.float64]
@@ -49,11 +49,13 @@ class _SeedWords(ISeedSequence):
     """
 
     def __init__(self, words: EpisodeSeed) -> None:
+        if len(words) != 4:
+            raise ValueError(f"seed = {words!r}: must be 4 words of 64 bits")
         self._words = words
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[Any]:
         """The words; PCG64 asks for four of 64 bits."""
-        return np.array(self._words[:n_words], dtype=dtype)
+        return np.array(self._words, dtype=dtype)
 
 
 def stream(seed: EpisodeSeed, index: int) -> np.random.Generator:
@@ -67,6 +69,7 @@ class Devices:
     """What is drawn about each device at reset; arrays [..., K]."""
 
     acceptance_rate: Floats
+    mean_run: Floats  #: 1 / -ln(acceptance rate), the scale of run lengths
     token_latency_s: Floats
     mean_gain: Floats
 
@@ -82,6 +85,7 @@ class DeviceLaw:
         k = scenario.num_devices
         self._device = np.arange(k)
         self._rates = np.array([np.broadcast_to(t.acceptance_rate, k) for t in scenario.tasks])
+        self._mean_runs = mean_run(self._rates)
         latency = scenario.drafting.token_latency_s
         spread = Range(1.0, 1.0) if isinstance(latency, tuple) else scenario.drafting.spread
         self._latency = _interval(latency, k) * _interval(spread, k)
@@ -99,7 +103,8 @@ class DeviceLaw:
         channel = self._channel
         if isinstance(channel, DistanceChannel):
             position = path_gain(position, channel.reference_gain_db, channel.exponent)
-        return Devices(self._rates[task, self._device], latency, position)
+        rate, run = self._rates[task, self._device], self._mean_runs[task, self._device]
+        return Devices(rate, run, latency, position)
 
 
 def _interval(bounds: PerDevice | Range, num_devices: int) -> Floats:
@@ -127,11 +132,10 @@ class Tape:
     def _draws(self) -> tuple[Devices, Floats]:
         generator = stream(self.seed, BASE_STREAM)
         drawn = DeviceLaw(self.scenario)(draw_uniform(generator, self.scenario.num_devices))
-        shape = (self.num_rounds // BLOCK, 3, BLOCK, self.scenario.num_devices)
-        blocks = np.empty(shape)
+        blocks = np.empty((self.num_rounds // BLOCK, BLOCK, 2, self.scenario.num_devices))
         for block in blocks:
             draw_block(generator, block)
-        return drawn, np.concatenate(blocks, axis=1)
+        return drawn, blocks.reshape(-1, 2, self.scenario.num_devices)
 
     @cached_property
     def devices(self) -> Devices:
@@ -145,16 +149,16 @@ class Tape:
     def channel_gain(self) -> Floats:
         """Power gains |h|^2 of all rounds drawn so far, [rounds, K]."""
         drawn, exponential = self._draws
-        fading = exponential[FADING] if self.scenario.channel.fading == "rayleigh" else 1.0
+        fading = exponential[:, FADING] if self.scenario.channel.fading == "rayleigh" else 1.0
         return _read_only(
-            np.broadcast_to(drawn.mean_gain * fading, exponential[FADING].shape).copy()
+            np.broadcast_to(drawn.mean_gain * fading, exponential[:, FADING].shape).copy()
         )
 
     @cached_property
     def run_length(self) -> NDArray[np.int64]:
         """Run lengths G of all rounds drawn so far, [rounds, K]; a draft accepts min(G, gamma)."""
         drawn, exponential = self._draws
-        lengths = run_length(exponential[RUN], drawn.acceptance_rate)
+        lengths = run_length(exponential[:, RUN], drawn.acceptance_rate)
         lengths.setflags(write=False)
         return np.asarray(lengths)
 
@@ -165,9 +169,8 @@ def draw_uniform(generator: np.random.Generator, num_devices: int) -> Floats:
 
 
 def draw_block(generator: np.random.Generator, out: Floats) -> None:
-    """Draw one block into `out` [3, 16, K]; the rows are named in :mod:`kernels`."""
-    generator.standard_exponential(out=out[:FADING_DB])
-    out[FADING_DB] = decibel(out[FADING])
+    """Draw one block into `out` [16, 2, K]: the variates of fading and of run lengths."""
+    generator.standard_exponential(out=out)
 
 
 def draw_coins(generator: np.random.Generator, num_devices: int) -> NDArray[np.int64]:

@@ -151,16 +151,16 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         idle = self._over.copy() if mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
         self._check_running(mode)
         core = self._core
-        decision = core.decide(actions, (self.num_envs,))
+        decision = core.decide(actions)
         restarted = np.flatnonzero(idle)
         if restarted.size:
             core.check(decision, idle)
             self._start(restarted)
         outcome = core.play(decision, idle)
-        truncated = outcome.cell_int[-1].astype(np.bool_)
+        truncated = outcome[-1][-1].astype(np.bool_)
         infos, reward = self._infos(outcome, idle, truncated)
         if restarted.size:
-            core.observe_into(outcome, restarted)
+            core.observe_into(outcome, ~idle)
             infos["_time_s"][:] = True  # a lane that restarts says that its time is 0
         if mode is AutoresetMode.SAME_STEP and truncated.any():
             infos = self._restart_in_step(outcome, infos, np.flatnonzero(truncated))
@@ -234,7 +234,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         mask = self._mask(lanes)
         final_info, remaining = _split(infos, mask)
         self._start(lanes)
-        self._core.observe_into(outcome, lanes)
+        self._core.observe_into(outcome, ~mask)
         result: Infos = {}
         _add(result, "final_obs", final, mask)
         _add(result, "final_info", final_info, mask)
@@ -246,8 +246,8 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
 
     def _observations(self, outcome: Outcome) -> Observation:
         core = self._core
-        observation: Observation = dict(zip(core.float_keys, outcome.obs_float))
-        observation.update(zip(core.integer_keys, outcome.obs_int))
+        observation: Observation = dict(zip(core.float_keys, outcome[0]))
+        observation.update(zip(core.integer_keys, outcome[1]))
         return observation
 
     def _infos(
@@ -259,10 +259,11 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         if not played.any():
             _add(infos, "time_s", np.zeros(self.num_envs), np.zeros(self.num_envs, np.bool_))
             return infos, np.zeros(self.num_envs)
-        values: Infos = dict(zip(CELL_INT_KEYS, outcome.cell_int))
-        values.update(zip(CELL_FLOAT_KEYS, outcome.cell_float))
-        values.update(zip(DEVICE_INT_KEYS, outcome.device_int))
-        values.update(zip(DEVICE_FLOAT_KEYS, outcome.device_float))
+        _, _, device_float, device_int, cell_float, cell_int = outcome
+        values: Infos = dict(zip(CELL_INT_KEYS, cell_int))
+        values.update(zip(CELL_FLOAT_KEYS, cell_float))
+        values.update(zip(DEVICE_INT_KEYS, device_int))
+        values.update(zip(DEVICE_FLOAT_KEYS, device_float))
         terms = self._reward_terms(values, played)
         for key, value in values.items():
             _add(infos, key, value, played)

@@ -63,7 +63,7 @@ def expected_tokens(acceptance_rate: ArrayLike, draft_length: ArrayLike) -> Any:
     """
     alpha = np.asarray(acceptance_rate, dtype=np.float64)
     gamma = np.asarray(draft_length, dtype=np.float64)
-    rate = np.minimum(exponential_rate(alpha), 1e300)  # alpha = 0: exp(-1e300 n) is 0, not NaN
+    rate = np.minimum(exponential_rate(alpha), 1e3)  # exp(-1000) is 0 already; no inf * 0
     with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
         # expm1 keeps the digits that 1 - alpha^n loses when alpha is close to 1.
         partial = -np.expm1(-(gamma + 1.0) * rate) / (1.0 - alpha)

@@ -44,8 +44,8 @@ def snr_db(snr: ArrayLike) -> Any:
 
 
 def decibel(ratio: ArrayLike) -> Any:
-    """10 log10(ratio), without a limit; 0 and whatever is too small for a float is -3000 dB."""
-    return 10.0 * np.log10(np.maximum(ratio, 1e-300))
+    """10 log10(ratio), in the precision of `ratio`; whatever is below 1e-37, and 0, is -370 dB."""
+    return 10.0 * np.log10(np.maximum(ratio, 1e-37))
 
 
 def snr_from_db(decibel: ArrayLike) -> Any:

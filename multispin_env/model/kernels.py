@@ -1,10 +1,13 @@
-"""The hot loops, compiled by numba. Plain loops over devices that read like the papers.
+"""The hot loops, compiled by numba. Plain loops over rounds and devices that read like the papers.
 
 They are called by the batched functions of :mod:`~multispin_env.model.correction` and
 :mod:`~multispin_env.model.upload`, and by :mod:`multispin_env.core`, which steps N cells at once
-with :func:`play`. Arrays are [N, K]; functions of one cell take its row n, because numba pays for
-every view it makes. All compiled code stands in this one file, because numba's cache only notices
-changes of the file it compiles.
+with :func:`play`. Every function works on N rounds: arrays are [N, K] or [N], outputs are
+arguments that are written in place. Loops stand in the functions themselves rather than in
+helpers for one round, because a call with many arrays costs numba more than the physics.
+
+All compiled code stands in this one file, because numba's cache only notices changes of the file
+it compiles.
 
 Signal-to-noise ratios are *full-band*: the ratio a device would have if it used the whole
 bandwidth B. With r devices sharing the band equally, each has B/r and r times that ratio.
@@ -35,9 +38,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def compiled(function: _Function) -> _Function:
     """Compile with numba, cached on disk; division by zero gives inf, as in numpy."""
     try:
-        result = numba.njit(cache=True, error_model="numpy", forceinline=True)(function)
+        result = numba.njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # no folder to write the cache to, for example a read-only installation
-        result = numba.njit(error_model="numpy", forceinline=True)(function)
+        result = numba.njit(error_model="numpy")(function)
     return cast("_Function", result)
 
 
@@ -45,140 +48,146 @@ def compiled(function: _Function) -> _Function:
 
 
 @compiled
-def optimal_level(snr, cost_w, power_w, count):
+def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, level):
     """The largest full-band SNR that all rejected devices can have at once (Lemmas 1 and 2).
 
     Think of water filling. To reach the level eta, the devices whose uplink is worse, snr < eta,
-    must be served on the downlink, and each costs eta * cost_w. So
+    must be served on the downlink, and each costs eta * cost. So
 
-        eta* = sup { eta : eta * sum of cost_w over {snr < eta} <= power_w }
-             = max over m of min( snr of the (m+1)-th worst, power_w / cost of the m worst ).
+        eta* = sup { eta : eta * sum of cost over {snr < eta} <= power }
+             = max over m of min( snr of the (m+1)-th worst, power / cost of the m worst ).
 
     The left side grows with eta. Serving everybody down gives a level that is surely reached;
     serving only those below it gives one that is surely not passed. Between the two bounds a
     quickselect finds the crossing without sorting, in expected linear time.
 
     Args:
-        snr, cost_w: uplink SNR at full power, and downlink power for an SNR of 1, of the rejected
-            devices: the first `count` entries, in any order; overwritten.
-        power_w: downlink budget.
-        count: how many devices are rejected, at least 1.
+        rejected: [N, K] 1 where the draft was rejected.
+        uplink_snr: [N, K] at full uplink power.
+        downlink_cost_w: [N, K] downlink power that gives a full-band SNR of 1.
+        downlink_power_w: [N] budget.
+        level: [N] output; undefined where nothing was rejected.
     """
-    everybody = 0.0
-    for i in range(count):
-        everybody += cost_w[i]
-    reached = power_w / everybody
-    cost = 0.0  # of the devices that surely go down
-    for i in range(count):
-        cost += cost_w[i] if snr[i] < reached else 0.0
-    passed = power_w / cost if cost > 0.0 else np.inf
-    high = 0
-    for i in range(count):
-        if reached <= snr[i] < passed:
-            snr[high], cost_w[high] = snr[i], cost_w[i]
-            high += 1
+    num_rounds, num_devices = rejected.shape
+    workspace = np.empty((2, num_devices))
+    snr, cost = workspace[0], workspace[1]
+    for n in range(num_rounds):
+        power = downlink_power_w[n]
+        count, everybody = 0, 0.0
+        for k in range(num_devices):
+            snr[count] = uplink_snr[n, k]
+            cost[count] = downlink_cost_w[n, k]
+            everybody += cost[count] if rejected[n, k] else 0.0
+            count += 1 if rejected[n, k] else 0
+        reached = power / everybody
+        spent = 0.0  # on the devices that surely go down
+        for i in range(count):
+            spent += cost[i] if snr[i] < reached else 0.0
+        passed = power / spent if spent > 0.0 else np.inf
+        high = 0  # the undecided devices are moved to the front
+        for i in range(count):
+            snr[high], cost[high] = snr[i], cost[i]
+            high += 1 if reached <= snr[i] < passed else 0
 
-    low = 0
-    level = 0.0  # best feasible SNR among the undecided; their first `low` entries go down
-    while low < high:
-        pivot = snr[(low + high) // 2]
-        # Three-way partition of snr[low:high]: worse than the pivot, equal, better.
-        less, i, more = low, low, high
-        cost_less, cost_equal = 0.0, 0.0
-        while i < more:
-            here, price = snr[i], cost_w[i]
-            if here < pivot:
-                snr[i], cost_w[i] = snr[less], cost_w[less]
-                snr[less], cost_w[less] = here, price
-                cost_less += price
-                less += 1
-                i += 1
-            elif here > pivot:
-                more -= 1
-                snr[i], cost_w[i] = snr[more], cost_w[more]
-                snr[more], cost_w[more] = here, price
+        low, best = 0, 0.0  # entries before `low` go down; the best feasible SNR so far
+        while low < high:
+            pivot = snr[(low + high) // 2]
+            # Three-way partition of snr[low:high]: worse than the pivot, equal, better.
+            less, i, more = low, low, high
+            cost_less, cost_equal = 0.0, 0.0
+            while i < more:
+                here, price = snr[i], cost[i]
+                if here < pivot:
+                    snr[i], cost[i] = snr[less], cost[less]
+                    snr[less], cost[less] = here, price
+                    cost_less += price
+                    less += 1
+                    i += 1
+                elif here > pivot:
+                    more -= 1
+                    snr[i], cost[i] = snr[more], cost[more]
+                    snr[more], cost[more] = here, price
+                else:
+                    cost_equal += price
+                    i += 1
+            if pivot * (spent + cost_less) <= power:
+                best = pivot
+                spent += cost_less + cost_equal
+                low = more
             else:
-                cost_equal += price
-                i += 1
-        if pivot * (cost + cost_less) <= power_w:
-            level = pivot
-            cost += cost_less + cost_equal
-            low = more
-        else:
-            high = less
-    # Either the pivot device limits the round from the uplink, or all below it go down.
-    return max(level, power_w / cost)
+                high = less
+        # Either the pivot device limits the round from the uplink, or all below it go down. At a
+        # tie of the two, rounding must not send the pivot down as well: hence the margin.
+        level[n] = max(best, power / spent) * (1.0 - 1e-12)
 
 
 @compiled
 def correct(
-    rule, n, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w, downlink_power_w,
-    payload_bits, bandwidth_hz, mode, power_w, snr, cost_w,
-):  # fmt: skip
-    """Modes, powers and latency of the corrections of one round, with equal bandwidth.
+    rule,
+    rejected,
+    chosen,
+    uplink_snr,
+    downlink_cost_w,
+    uplink_power_w,
+    downlink_power_w,
+    payload_bits,
+    bandwidth_hz,
+    mode,
+    power_w,
+    latency_s,
+):
+    """Modes, powers and latency of the corrections of N rounds, with equal bandwidth.
 
     Args:
         rule: OPTIMAL, UPLINK, DOWNLINK or GIVEN.
-        n: the row of all arrays [N, K] in which the round stands.
-        rejected: 1 where the draft was rejected.
-        chosen: 1 for downlink; read under GIVEN only.
-        uplink_snr, downlink_cost_w: full-band SNR at full uplink power; downlink power that gives
-            a full-band SNR of 1.
-        uplink_power_w, downlink_power_w: [N, K] and the server's budget.
-        mode, power_w: outputs; mode 0 is uplink, 1 downlink, -1 silent.
-        snr, cost_w: [K] workspace.
-
-    Returns:
-        Seconds until the slowest correction has arrived: 0 if nothing was rejected, inf if a
-        device cannot be reached.
+        rejected: [N, K] 1 where the draft was rejected.
+        chosen: [N, K] 1 for downlink; read under GIVEN only.
+        uplink_snr, downlink_cost_w: [N, K] see :func:`optimal_levels`.
+        uplink_power_w, downlink_power_w: [N, K] and the server's budget [N].
+        payload_bits, bandwidth_hz: [N].
+        mode, power_w: [N, K] outputs; mode 0 is uplink, 1 downlink, -1 silent.
+        latency_s: [N] output: until the slowest correction has arrived; 0 if nothing was
+            rejected, inf if a device cannot be reached.
     """
-    num_devices = rejected.shape[1]
-    count = 0
-    for k in range(num_devices):
-        snr[count] = uplink_snr[n, k]
-        cost_w[count] = downlink_cost_w[n, k]
-        count += 1 if rejected[n, k] else 0
-    threshold = 0.0  # below it a device goes down; UPLINK: nobody is
-    if rule == OPTIMAL and count > 0:
-        threshold = optimal_level(snr, cost_w, downlink_power_w, count)
-
-    level = np.inf  # of the weakest device
-    cost, num_down = 0.0, 0
-    for k in range(num_devices):
-        mode[n, k] = -1
-        power_w[n, k] = 0.0
-        if not rejected[n, k]:
-            continue
-        if rule == GIVEN:
-            down = chosen[n, k] == 1
-        else:
-            down = rule == DOWNLINK or uplink_snr[n, k] < threshold
-        if down:
-            mode[n, k] = 1
-            cost += downlink_cost_w[n, k]
-            num_down += 1
-        else:
-            mode[n, k] = 0
-            power_w[n, k] = uplink_power_w[n, k]
-            level = min(level, uplink_snr[n, k])
-    if count == 0:
-        return 0.0
-    if num_down > 0:
-        level = min(level, downlink_power_w / cost)
-        inverse = 1.0 / cost
+    # Selections instead of branches: which drafts are rejected is a coin toss to the processor.
+    num_rounds, num_devices = rejected.shape
+    if rule == OPTIMAL:  # the latencies' place holds the levels until each round's turn
+        optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, latency_s)
+    for n in range(num_rounds):
+        threshold = latency_s[n] if rule == OPTIMAL else 0.0  # who is below it goes down
+        level = np.inf  # of the weakest device
+        cost, num_down, count = 0.0, 0, 0
         for k in range(num_devices):
-            if mode[n, k] == 1:  # Lemma 1: shares that equalise the delay, the whole budget used
+            below = rule == DOWNLINK or uplink_snr[n, k] < threshold
+            down = rejected[n, k] == 1 and (chosen[n, k] == 1 if rule == GIVEN else below)
+            up = rejected[n, k] == 1 and not down
+            mode[n, k] = 1 if down else (0 if up else -1)
+            power_w[n, k] = uplink_power_w[n, k] if up else 0.0
+            level = min(level, uplink_snr[n, k] if up else np.inf)
+            cost += downlink_cost_w[n, k] if down else 0.0
+            num_down += 1 if down else 0
+            count += rejected[n, k]
+        if num_down > 0:
+            level = min(level, downlink_power_w[n] / cost)
+            inverse = 1.0 / cost
+            for k in range(num_devices):  # Lemma 1: shares that equalise the delay, all the budget
                 share = downlink_cost_w[n, k] * inverse if cost < np.inf else 1.0 / num_down
-                power_w[n, k] = downlink_power_w * share
-    return payload_bits * count * LN2 / (bandwidth_hz * np.log1p(level * count))
+                down_w = downlink_power_w[n] * share
+                power_w[n, k] = down_w if mode[n, k] == 1 else power_w[n, k]
+        latency_s[n] = 0.0
+        if count > 0:
+            rate = bandwidth_hz[n] / count * np.log1p(level * count) / LN2
+            latency_s[n] = payload_bits[n] / rate
 
 
 # ---- upload protocol (paper A) ---------------------------------------------------------------
 
 
 @compiled
-def equalised_latency(n, draft_length, token_latency_s, work_hz_s, bandwidth_hz):
-    """The least time in which all devices can draft and upload (Lemma 3, A-32).
+def upload(
+    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz, latency_s
+):
+    """Bandwidths and latency of drafting and uploading in N rounds (Lemma 3, A-31, A-32).
 
     With d_k = L_k T_k seconds of drafting and w_k = L_k Q / r_k Hz s of upload work, bandwidth
     w_k / (phi - d_k) lets device k finish at phi. The least phi is the root of
@@ -190,149 +199,66 @@ def equalised_latency(n, draft_length, token_latency_s, work_hz_s, bandwidth_hz)
     which keeps all digits when the upload is short.
 
     Args:
-        n: the row of the arrays [N, K] in which the round stands.
-        draft_length, token_latency_s: L and T.
-        work_hz_s: w, read where the draft length is positive; inf for a dead channel.
-        bandwidth_hz: B.
-
-    Returns:
-        (max d, y), so that phi is their sum; (0, 0) if nobody drafts, y = inf with a dead channel.
+        given: 0 for this optimal allocation, 1 to split the band by `share`.
+        draft_length, token_latency_s: [N, K] L and T.
+        share: [N, K] nonnegative weights, normalised over the devices that draft; all zero there
+            means equal. Read under `given` only.
+        work_hz_s: [N, K] w, 0 where nothing is drafted; inf for a dead channel.
+        bandwidth_hz: [N] B.
+        allocated_hz: [N, K] output: bandwidth of each device, 0 where nothing is sent.
+        latency_s: [N] output (A-26): 0 if nobody drafts, inf if a device that drafts cannot finish.
     """
-    num_devices = draft_length.shape[1]
-    longest = 0.0
-    for k in range(num_devices):
-        longest = max(longest, draft_length[n, k] * token_latency_s[n, k])
-    y = 0.0
-    for k in range(num_devices):
-        if draft_length[n, k] > 0:
-            slack = longest - draft_length[n, k] * token_latency_s[n, k]
-            y = max(y, work_hz_s[n, k] / bandwidth_hz - slack)  # one device's need: a lower bound
-    if y == 0.0 or y == np.inf:
-        return longest, y
-    for _ in range(100):
-        total, slope = 0.0, 0.0
+    num_rounds, num_devices = draft_length.shape
+    for n in range(num_rounds):
+        longest, total, count = 0.0, 0.0, 0
         for k in range(num_devices):
+            allocated_hz[n, k] = 0.0
+            longest = max(longest, draft_length[n, k] * token_latency_s[n, k])
             if draft_length[n, k] > 0:
-                inverse = 1.0 / ((longest - draft_length[n, k] * token_latency_s[n, k]) + y)
-                demand = work_hz_s[n, k] * inverse
-                total += demand
-                slope += demand * inverse
-        step = total * (total / bandwidth_hz - 1.0) / slope
-        if step <= 1e-15 * y:
-            break
-        y += step
-    return longest, y
-
-
-@compiled
-def upload(
-    given, n, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz
-):  # fmt: skip
-    """Bandwidths and latency of drafting and uploading in one round.
-
-    Args:
-        given: 0 for the optimal allocation (Lemma 3), 1 to split the band by `share`.
-        n, draft_length, token_latency_s, work_hz_s, bandwidth_hz: see :func:`equalised_latency`.
-        share: nonnegative weights, normalised over the devices that draft; all zero there means
-            equal. Read under `given` only.
-        allocated_hz: output: bandwidth of each device, 0 where nothing is sent.
-
-    Returns:
-        Seconds (A-26): 0 if nobody drafts, inf if a device that drafts cannot finish.
-    """
-    num_devices = draft_length.shape[1]
-    total, count = 0.0, 0
-    for k in range(num_devices):
-        allocated_hz[n, k] = 0.0
-        if draft_length[n, k] > 0:
-            count += 1
-            if given:
-                total += share[n, k]
-    if count == 0:
-        return 0.0
-
-    if not given:
-        longest, y = equalised_latency(n, draft_length, token_latency_s, work_hz_s, bandwidth_hz)
+                count += 1
+                if given:
+                    total += share[n, k]
+        y = 0.0
+        if not given:
+            for k in range(num_devices):  # what one device needs by itself: a lower bound
+                if draft_length[n, k] > 0:
+                    slack = longest - draft_length[n, k] * token_latency_s[n, k]
+                    y = max(y, work_hz_s[n, k] / bandwidth_hz[n] - slack)
         if 0.0 < y < np.inf:
+            for _ in range(100):
+                demand, slope = 0.0, 0.0
+                for k in range(num_devices):
+                    if draft_length[n, k] > 0:
+                        slack = longest - draft_length[n, k] * token_latency_s[n, k]
+                        inverse = 1.0 / (slack + y)
+                        demand += work_hz_s[n, k] * inverse
+                        slope += work_hz_s[n, k] * inverse * inverse
+                step = demand * (demand / bandwidth_hz[n] - 1.0) / slope
+                if step <= 1e-15 * y:
+                    break
+                y += step
             for k in range(num_devices):
                 if draft_length[n, k] > 0:
-                    gap = (longest - draft_length[n, k] * token_latency_s[n, k]) + y
-                    allocated_hz[n, k] = work_hz_s[n, k] / gap
-            return longest + y
-    # Shares, equal ones where none are given (or where no split helps: the round never ends).
-    latency = 0.0
-    for k in range(num_devices):
-        if draft_length[n, k] > 0:
-            fraction = share[n, k] / total if given and total > 0.0 else 1.0 / count
-            allocated_hz[n, k] = bandwidth_hz * fraction
-            drafting = draft_length[n, k] * token_latency_s[n, k]
-            latency = max(latency, drafting + work_hz_s[n, k] / allocated_hz[n, k])
-    return latency
-
-
-# ---- batches of rounds -----------------------------------------------------------------------
-
-
-@compiled
-def correct_batch(
-    rule, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w, downlink_power_w,
-    payload_bits, bandwidth_hz, mode, power_w, latency_s,
-):  # fmt: skip
-    """:func:`correct` for M independent rounds: arrays [M, K], budgets and outputs [M]."""
-    snr, cost_w = np.empty(rejected.shape[1]), np.empty(rejected.shape[1])
-    for m in range(rejected.shape[0]):
-        latency_s[m] = correct(
-            rule, m, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w,
-            downlink_power_w[m], payload_bits[m], bandwidth_hz[m], mode, power_w, snr, cost_w,
-        )  # fmt: skip
-
-
-@compiled
-def upload_batch(
-    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz, latency_s
-):
-    """:func:`upload` for M independent rounds: arrays [M, K], bandwidth and latency [M]."""
-    for m in range(draft_length.shape[0]):
-        latency_s[m] = upload(
-            given, m, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz[m], allocated_hz
-        )
-
-
-@compiled
-def mean_correction_latency(
-    rule, run_length, coins, draft_length, uplink_snr, downlink_cost_w, uplink_power_w,
-    downlink_power_w, payload_bits, bandwidth_hz,
-):  # fmt: skip
-    """Sample average of the correction latency of one draft decision (paper B, section V-B).
-
-    Args:
-        run_length, coins: [S, K] samples of the run lengths, and of the modes (under GIVEN).
-        draft_length: [1, K] the decision.
-        rule, uplink_snr, ...: as in :func:`correct`, arrays [1, K].
-    """
-    num_samples, num_devices = run_length.shape
-    rejected = np.empty((1, num_devices), np.int64)
-    chosen = np.empty((1, num_devices), np.int64)
-    mode = np.empty((1, num_devices), np.int64)
-    power_w = np.empty((1, num_devices))
-    snr, cost_w = np.empty(num_devices), np.empty(num_devices)
-    total = 0.0
-    for s in range(num_samples):
+                    slack = longest - draft_length[n, k] * token_latency_s[n, k]
+                    allocated_hz[n, k] = work_hz_s[n, k] / (slack + y)
+            latency_s[n] = longest + y
+            continue
+        # Shares; equal ones where none are given (or where no split helps: it never ends).
+        latest = 0.0
         for k in range(num_devices):
-            rejected[0, k] = 1 if run_length[s, k] < draft_length[0, k] else 0
-            chosen[0, k] = coins[s, k]
-        total += correct(
-            rule, 0, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w,
-            downlink_power_w, payload_bits, bandwidth_hz, mode, power_w, snr, cost_w,
-        )  # fmt: skip
-    return total / num_samples
+            if draft_length[n, k] > 0:
+                fraction = share[n, k] / total if given and total > 0.0 else 1.0 / count
+                allocated_hz[n, k] = bandwidth_hz[n] * fraction
+                drafting = draft_length[n, k] * token_latency_s[n, k]
+                latest = max(latest, drafting + work_hz_s[n, k] / allocated_hz[n, k])
+        latency_s[n] = latest
 
 
 # ---- one step of N cells ---------------------------------------------------------------------
 
 BLOCK: Final = 16  # rounds drawn at a time
 
-# Columns of `cell` [N, ...]: constants of each cell.
+# Rows of `cell` [..., N]: constants of each cell.
 BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROUNDS, FADES = range(
     7
 )
@@ -348,9 +274,8 @@ BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROU
     NOISE_DEVICE_W,
     MEAN_SNR_DB,
 ) = range(8)
-# Rows of a block of `tape` [N, 2, ..., BLOCK, K]: the exponential variates behind the fading and
-# the run lengths, and the fading once more in decibels.
-FADING, RUN, FADING_DB = range(3)
+# Rows of a round of `tape` [N, 2, BLOCK, ..., K]: the variates behind fading and run lengths.
+FADING, RUN = range(2)
 # Columns of `counter` [N, ...].
 ROUND, EPISODE_TOKENS, BLOCKS = range(3)
 # Rows of `memory` [..., N, K]: the drafts waiting to be corrected, and the acceptance feedback.
@@ -363,84 +288,6 @@ POWER_W, ALLOCATED_HZ = range(2)
 
 
 @compiled
-def gain_of(tape, mean_gain, fades, n, r, k):
-    """Channel gain of device k in round r: mean gain times |h|^2 ~ Exp(1) (or 1, no fading)."""
-    fading = tape[n, (r // BLOCK) % 2, FADING, r % BLOCK, k] if fades else 1.0
-    return mean_gain[n, k] * fading
-
-
-@compiled
-def snr_db_of(tape, mean_snr_db, fades, n, r, k):
-    """:func:`multispin_env.model.channel.snr_db` of device k in round r.
-
-    A sum of logarithms: the device's, taken at reset, and the fading's, taken when the block was
-    drawn. A logarithm a step would cost more than all other physics.
-    """
-    fading_db = tape[n, (r // BLOCK) % 2, FADING_DB, r % BLOCK, k] if fades else 0.0
-    return min(max(mean_snr_db[n, k] + fading_db, -SNR_LIMIT_DB), SNR_LIMIT_DB)
-
-
-@compiled
-def accepted_of(tape, mean_run, n, r, k, draft_length):
-    """Accepted tokens of device k in round r: min(G, gamma).
-
-    :func:`multispin_env.model.acceptance.run_length` derives the run length G.
-    """
-    run = tape[n, (r // BLOCK) % 2, RUN, r % BLOCK, k] * mean_run[n, k]
-    return np.int64(run) if run < draft_length else draft_length
-
-
-@compiled
-def observe(pending, full, cell, device, tape, counter, memory, n, obs_float, obs_int):
-    """Write cell n's observation of the round that comes next (or is pending).
-
-    Row order, shared with :mod:`multispin_env.spaces`. Floats: snr_db, token_latency_s, then
-    next_snr_db if `pending`, then acceptance_rate if `full`. Integers: draft_length and rejected
-    if `pending`; without `full` then accepted_count, rejection_count, accepted, and rejected
-    where it is not there yet.
-    """
-    r = counter[n, ROUND]
-    fades = cell[n, FADES]
-    num_devices = device.shape[2]
-    for k in range(num_devices):
-        obs_float[0, n, k] = snr_db_of(tape, device[MEAN_SNR_DB], fades, n, r, k)
-        obs_float[1, n, k] = device[TOKEN_LATENCY_S, n, k]
-    row = 2
-    if pending:
-        for k in range(num_devices):
-            obs_float[row, n, k] = snr_db_of(tape, device[MEAN_SNR_DB], fades, n, r + 1, k)
-        row += 1
-    if full:
-        for k in range(num_devices):
-            obs_float[row, n, k] = device[ACCEPTANCE_RATE, n, k]
-
-    row = 0
-    if pending:
-        for k in range(num_devices):
-            length = memory[PENDING_DRAFT, n, k]
-            accepted = accepted_of(tape, device[MEAN_RUN], n, r, k, length)
-            obs_int[0, n, k] = length
-            obs_int[1, n, k] = 1 if accepted < length else 0
-            if not full:
-                obs_int[4, n, k] = accepted
-        row = 2
-    if not full:
-        for k in range(num_devices):
-            obs_int[row, n, k] = memory[ACCEPTED_COUNT, n, k]
-            obs_int[row + 1, n, k] = memory[REJECTION_COUNT, n, k]
-            if not pending:
-                obs_int[row + 2, n, k] = memory[LAST_ACCEPTED, n, k]
-                obs_int[row + 3, n, k] = memory[LAST_REJECTED, n, k]
-
-
-@compiled
-def observe_cells(pending, full, cell, device, tape, counter, memory, cells, obs_float, obs_int):
-    """:func:`observe` for the listed cells."""
-    for n in cells:
-        observe(pending, full, cell, device, tape, counter, memory, n, obs_float, obs_int)
-
-
-@compiled
 def find_invalid(given, max_draft_length, draft, chosen, share, idle):
     """Index of the first bad entry of a decision, -1 if it is sound.
 
@@ -450,64 +297,223 @@ def find_invalid(given, max_draft_length, draft, chosen, share, idle):
     for n in range(num_cells):
         if idle[n]:
             continue
+        sound = True  # looked for without an early exit, so that the loop can be vectorised
         for k in range(num_devices):
-            if draft[n, k] < 0 or draft[n, k] > max_draft_length:
+            sound &= 0 <= draft[n, k] <= max_draft_length
+        if given:
+            for k in range(num_devices):
+                sound &= 0 <= chosen[n, k] <= 1
+        for k in range(share.shape[1]):
+            sound &= 0.0 <= share[n, k] <= 1.0
+        if sound:
+            continue
+        for k in range(num_devices):
+            if not 0 <= draft[n, k] <= max_draft_length:
                 return 3 * num_devices * n + k
-            if given and not (chosen[n, k] == 0 or chosen[n, k] == 1):
+        for k in range(num_devices):
+            if given and not 0 <= chosen[n, k] <= 1:
                 return 3 * num_devices * n + num_devices + k
         for k in range(share.shape[1]):
-            if not (share[n, k] >= 0.0 and share[n, k] <= 1.0):
+            if not 0.0 <= share[n, k] <= 1.0:
                 return 3 * num_devices * n + 2 * num_devices + k
     return -1
 
 
 @compiled
-def verify(fades, device, tape, n, r, draft, gains, uplink_snr, drafted, accepted, rejected):
-    """Draft and verify round r of cell n.
+def observe(
+    pending, full, idle, cell, device, tape, fading_db, counter, memory, obs_float, obs_int
+):
+    """Write the observation of the round that comes next (or is pending), but for idle cells.
+
+    Row order, shared with :mod:`multispin_env.spaces`. Floats: snr_db, token_latency_s, then
+    next_snr_db if `pending`, then acceptance_rate if `full`. Integers: draft_length and rejected
+    if `pending`; without `full` then accepted_count, rejection_count, accepted, and rejected
+    where it is not there yet.
+
+    A ratio in decibels is a sum of two logarithms: the device's, taken at reset, and the fading's,
+    taken for a whole block; one a step would cost more than all other physics.
+    """
+    mean_snr_db, token_latency_s = device[MEAN_SNR_DB], device[TOKEN_LATENCY_S]
+    acceptance_rate, mean_run = device[ACCEPTANCE_RATE], device[MEAN_RUN]
+    num_cells, num_devices = mean_run.shape
+    for n in range(num_cells):
+        if idle[n]:
+            continue
+        r = counter[n, ROUND]
+        slot, row = (r // BLOCK) % 2, r % BLOCK
+        fades = cell[FADES, n]  # 1.0, or 0.0 without fading
+        for k in range(num_devices):
+            decibel = mean_snr_db[n, k] + fades * fading_db[n, slot, row, k]
+            obs_float[0, n, k] = min(max(decibel, -SNR_LIMIT_DB), SNR_LIMIT_DB)
+            obs_float[1, n, k] = token_latency_s[n, k]
+            if full:
+                obs_float[2 + pending, n, k] = acceptance_rate[n, k]
+        if pending:
+            next_slot, next_row = ((r + 1) // BLOCK) % 2, (r + 1) % BLOCK
+            for k in range(num_devices):
+                decibel = mean_snr_db[n, k] + fades * fading_db[n, next_slot, next_row, k]
+                obs_float[2, n, k] = min(max(decibel, -SNR_LIMIT_DB), SNR_LIMIT_DB)
+                length = memory[PENDING_DRAFT, n, k]
+                run = tape[n, slot, row, RUN, k] * mean_run[n, k]
+                obs_int[0, n, k] = length
+                obs_int[1, n, k] = 1 if run < length else 0
+                if not full:
+                    obs_int[4, n, k] = np.int64(run) if run < length else length
+        if not full:
+            for k in range(num_devices):
+                obs_int[2 * pending, n, k] = memory[ACCEPTED_COUNT, n, k]
+                obs_int[2 * pending + 1, n, k] = memory[REJECTION_COUNT, n, k]
+                if not pending:
+                    obs_int[2, n, k] = memory[LAST_ACCEPTED, n, k]
+                    obs_int[3, n, k] = memory[LAST_REJECTED, n, k]
+
+
+@compiled
+def verify(
+    idle, cell, device, tape, counter, draft, gain, uplink_snr, drafted, accepted, rejected,
+    drafting_s,
+):  # fmt: skip
+    """Draft and verify the current round of every cell that is not idle.
+
+    A device accepts min(G, gamma) tokens, G = floor(E / -ln alpha); its channel gain is the mean
+    gain times |h|^2 ~ Exp(1). See :func:`multispin_env.model.acceptance.run_length`.
 
     Args:
-        fades, device, tape: see :func:`play`.
-        draft: [N, K] lengths.
-        gains, uplink_snr, drafted, accepted, rejected: [N, K] outputs.
-
-    Returns:
-        Drafting latency [s], number of accepted tokens, number of rejected drafts.
+        idle, cell, device, tape, counter, draft: see :func:`play`.
+        gain, uplink_snr, drafted, accepted, rejected: [N, K] outputs. An idle cell rejects nothing.
+        drafting_s: [N] output.
     """
     mean_gain, unit_snr, mean_run = device[MEAN_GAIN], device[UNIT_SNR], device[MEAN_RUN]
-    drafting_s, num_accepted, num_rejected = 0.0, 0, 0
-    for k in range(draft.shape[1]):
-        gain = gain_of(tape, mean_gain, fades, n, r, k)
-        length = draft[n, k]
-        kept = accepted_of(tape, mean_run, n, r, k, length)
-        gains[n, k] = gain
-        uplink_snr[n, k] = unit_snr[n, k] * gain
-        drafted[n, k] = length
-        accepted[n, k] = kept
-        rejected[n, k] = 1 if kept < length else 0
-        num_accepted += kept
-        num_rejected += 1 if kept < length else 0
-        drafting_s = max(drafting_s, length * device[TOKEN_LATENCY_S, n, k])
-    return drafting_s, num_accepted, num_rejected
+    token_latency_s = device[TOKEN_LATENCY_S]
+    num_cells, num_devices = draft.shape
+    for n in range(num_cells):
+        r = counter[n, ROUND]
+        slot, row = (r // BLOCK) % 2, r % BLOCK
+        fades = cell[FADES, n] > 0.0
+        longest = 0.0
+        for k in range(num_devices):
+            length = 0 if idle[n] else draft[n, k]
+            run = tape[n, slot, row, RUN, k] * mean_run[n, k]
+            gain[n, k] = mean_gain[n, k] * (tape[n, slot, row, FADING, k] if fades else 1.0)
+            uplink_snr[n, k] = unit_snr[n, k] * gain[n, k]
+            drafted[n, k] = length
+            accepted[n, k] = np.int64(run) if run < length else length
+            rejected[n, k] = 1 if run < length else 0
+            longest = max(longest, length * token_latency_s[n, k])
+        drafting_s[n] = longest
 
 
 @compiled
-def prepare_corrections(n, num_rejected, bandwidth_hz, noise_w, gains, rejected, cost_w, band_hz):
-    """Downlink costs, and the equal split of the band, of cell n: arrays [N, K]."""
-    each_hz = bandwidth_hz / num_rejected if num_rejected > 0 else 0.0
-    for k in range(gains.shape[1]):
-        cost_w[n, k] = noise_w[n, k] / gains[n, k]
-        band_hz[n, k] = each_hz * rejected[n, k]
+def send_corrections(
+    rule, chosen, cell, device, gain, uplink_snr, cost_w, rejected, mode, power_w, band_hz,
+    communication_s,
+):  # fmt: skip
+    """Correction protocol: costs, modes, powers, bandwidths and latency of every cell."""
+    num_cells, num_devices = rejected.shape
+    noise_w = device[NOISE_DEVICE_W]
+    for n in range(num_cells):
+        count = 0
+        for k in range(num_devices):
+            cost_w[n, k] = noise_w[n, k] / gain[n, k]
+            count += rejected[n, k]
+        each_hz = cell[BANDWIDTH_HZ, n] / count if count > 0 else 0.0
+        for k in range(num_devices):
+            band_hz[n, k] = each_hz * rejected[n, k]
+    correct(
+        rule,
+        rejected,
+        chosen,
+        uplink_snr,
+        cost_w,
+        device[UPLINK_POWER_W],
+        cell[DOWNLINK_POWER_W],
+        cell[PAYLOAD_BITS],
+        cell[BANDWIDTH_HZ],
+        mode,
+        power_w,
+        communication_s,
+    )
 
 
 @compiled
-def prepare_uploads(n, token_bits, uplink_power_w, uplink_snr, drafted, work_hz_s, mode, power_w):
-    """Upload work, modes and powers of cell n: arrays [N, K]."""
-    for k in range(drafted.shape[1]):
-        sends = drafted[n, k] > 0
-        efficiency = np.log1p(uplink_snr[n, k]) / LN2
-        work_hz_s[n, k] = drafted[n, k] * token_bits / efficiency if sends else 0.0
-        mode[n, k] = 0 if sends else -1
-        power_w[n, k] = uplink_power_w[n, k] if sends else 0.0
+def send_drafts(
+    share, cell, device, uplink_snr, work_hz_s, drafted, drafting_s, mode, power_w, band_hz,
+    communication_s,
+):  # fmt: skip
+    """Upload protocol: work, powers, bandwidths and what uploads add to the longest drafting."""
+    num_cells, num_devices = drafted.shape
+    for n in range(num_cells):
+        for k in range(num_devices):
+            sends = drafted[n, k] > 0
+            efficiency = np.log1p(uplink_snr[n, k]) / LN2
+            work_hz_s[n, k] = drafted[n, k] * cell[PAYLOAD_BITS, n] / efficiency if sends else 0.0
+            mode[n, k] = 0 if sends else -1
+            power_w[n, k] = device[UPLINK_POWER_W, n, k] if sends else 0.0
+    upload(
+        share.shape[1],
+        drafted,
+        share,
+        device[TOKEN_LATENCY_S],
+        work_hz_s,
+        cell[BANDWIDTH_HZ],
+        band_hz,
+        communication_s,
+    )
+    for n in range(num_cells):
+        communication_s[n] -= drafting_s[n]
+
+
+@compiled
+def account(idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int):
+    """Charge the round, deliver its tokens, and move the clock of every cell that is not idle.
+
+    A round that ends after the horizon delivers nothing and is charged up to it. Drafting and
+    communication stand in `cell_float` already; all else there and in `cell_int` is written.
+    """
+    num_cells, num_devices = accepted.shape
+    for n in range(num_cells):
+        if idle[n]:
+            cell_float[:, n] = 0.0
+            cell_int[:, n] = 0
+            continue
+        num_accepted, num_rejected = 0, 0
+        for k in range(num_devices):
+            num_accepted += accepted[n, k]
+            num_rejected += rejected[n, k]
+        emitted = num_accepted + num_devices
+
+        computing_s = cell_float[DRAFTING_S, n] + cell[VERIFICATION_S, n]
+        communication_s = min(cell_float[COMMUNICATION_S, n], MAX_ROUND_S - computing_s)
+        latency_s = computing_s + communication_s
+        horizon_s = cell[HORIZON_S, n]
+        end_s = time_s[n] + latency_s
+        truncated = end_s >= horizon_s or counter[n, ROUND] + 1 >= cell[MAX_ROUNDS, n]
+        tokens = emitted
+        if end_s > horizon_s:
+            tokens = 0
+            latency_s = horizon_s - time_s[n]
+            end_s = horizon_s
+        else:
+            for k in range(num_devices):
+                memory[ACCEPTED_COUNT, n, k] += accepted[n, k]
+                memory[REJECTION_COUNT, n, k] += rejected[n, k]
+                memory[LAST_ACCEPTED, n, k] = accepted[n, k]
+                memory[LAST_REJECTED, n, k] = rejected[n, k]
+
+        cell_float[LATENCY_S, n] = latency_s
+        cell_float[VERIFYING_S, n] = cell[VERIFICATION_S, n]
+        cell_float[COMMUNICATION_S, n] = communication_s
+        cell_float[TIME_S, n] = end_s
+        cell_float[GOODPUT, n] = tokens / latency_s
+        cell_int[ROUND_INDEX, n] = counter[n, ROUND]
+        cell_int[TOKENS, n] = tokens
+        cell_int[EMITTED, n] = emitted
+        cell_int[BONUS_TOKENS, n] = num_devices - num_rejected
+        cell_int[CORRECTION_TOKENS, n] = num_rejected
+        cell_int[TRUNCATED, n] = truncated
+        time_s[n] = end_s
+        counter[n, ROUND] += 1
+        counter[n, EPISODE_TOKENS] += tokens
 
 
 @compiled
@@ -521,6 +527,7 @@ def play(
     cell,
     device,
     tape,
+    fading_db,
     coins,
     time_s,
     counter,
@@ -546,9 +553,10 @@ def play(
         uploads, rule, tossed, pending, full, max_draft_length: what kind of environment: upload
             protocol, correction rule, modes by the coins of the tape, whether the round that is
             closed was drafted a step earlier, whether acceptance rates are observed.
-        cell, device: constants, see the column and row names above.
-        tape, coins: [N, 2, 3, BLOCK, K] two consecutive blocks (row names above), and
-            [N, 2, BLOCK, K] coins.
+        cell, device: constants, see the row names above.
+        tape, fading_db, coins: two consecutive blocks of exponential variates
+            [N, 2, BLOCK, 2, K] (row names above), of the fading in decibels and of coins
+            [N, 2, BLOCK, K].
         time_s, counter, memory: state.
         draft, chosen: [N, K] lengths to draft (now, or next if `pending`) and modes to use now.
         share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
@@ -559,114 +567,69 @@ def play(
         How many cells need their next block of the tape before the next step (:func:`find_due`
         lists them), or -1 - i with i as in :func:`find_invalid`.
     """
-    num_cells, num_devices = draft.shape
     given = rule == GIVEN and not tossed
     bad = find_invalid(given, max_draft_length, draft, chosen, share, idle)
     if bad >= 0:
         return -1 - bad
 
-    gains = np.empty(num_devices)
-    # Views of whole arrays are taken here, once: one a cell would cost more than the physics.
-    power_w, band_hz = device_float[POWER_W], device_float[ALLOCATED_HZ]
+    num_cells, num_devices = draft.shape
     drafted, accepted = device_int[DRAFTED], device_int[ACCEPTED]
     rejected, mode = device_int[REJECTED], device_int[MODE]
-    token_latency_s, uplink_power_w = device[TOKEN_LATENCY_S], device[UPLINK_POWER_W]
+    power_w, band_hz = device_float[POWER_W], device_float[ALLOCATED_HZ]
+    drafting_s, communication_s = cell_float[DRAFTING_S], cell_float[COMMUNICATION_S]
+    workspace = np.empty((3, num_cells, num_devices))
+    gain, uplink_snr, cost_or_work = workspace[0], workspace[1], workspace[2]
+
     lengths = memory[PENDING_DRAFT] if pending else draft
-    shape = (num_cells, num_devices)
-    gains, uplink_snr, cost_or_work = np.empty(shape), np.empty(shape), np.empty(shape)
-    modes = np.empty_like(chosen) if tossed else chosen
-    snr, cost_w = np.empty(num_devices), np.empty(num_devices)
+    verify(
+        idle, cell, device, tape, counter, lengths, gain, uplink_snr, drafted, accepted, rejected,
+        drafting_s,
+    )  # fmt: skip
+    if uploads:
+        send_drafts(
+            share, cell, device, uplink_snr, cost_or_work, drafted, drafting_s, mode, power_w,
+            band_hz, communication_s,
+        )  # fmt: skip
+    else:
+        modes = chosen
+        if tossed:
+            modes = np.empty_like(chosen)
+            for n in range(num_cells):
+                r = counter[n, ROUND]
+                for k in range(num_devices):
+                    modes[n, k] = coins[n, (r // BLOCK) % 2, r % BLOCK, k]
+        send_corrections(
+            rule, modes, cell, device, gain, uplink_snr, cost_or_work, rejected, mode, power_w,
+            band_hz, communication_s,
+        )  # fmt: skip
+    account(idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int)
+
     due = 0
     for n in range(num_cells):
         if idle[n]:
-            cell_float[:, n] = 0.0
-            cell_int[:, n] = 0
-            device_float[:, n] = 0.0
-            device_int[:, n] = 0
-            continue
-        r = counter[n, ROUND]
-        bandwidth_hz, payload_bits = cell[n, BANDWIDTH_HZ], cell[n, PAYLOAD_BITS]
-        drafting_s, num_accepted, num_rejected = verify(
-            cell[n, FADES], device, tape, n, r, lengths, gains, uplink_snr, drafted, accepted,
-            rejected,
-        )  # fmt: skip
-        if uploads:
-            prepare_uploads(
-                n, payload_bits, uplink_power_w, uplink_snr, drafted, cost_or_work, mode, power_w
-            )
-            ready_s = upload(
-                share.shape[1], n, drafted, share, token_latency_s, cost_or_work, bandwidth_hz,
-                band_hz,
-            )  # fmt: skip
-            communication_s = ready_s - drafting_s  # what uploads add to the longest drafting
-        else:
-            prepare_corrections(
-                n, num_rejected, bandwidth_hz, device[NOISE_DEVICE_W], gains, rejected,
-                cost_or_work, band_hz,
-            )  # fmt: skip
-            if tossed:
-                modes[n] = coins[n, (r // BLOCK) % 2, r % BLOCK]
-            communication_s = correct(
-                rule, n, rejected, modes, uplink_snr, cost_or_work, uplink_power_w,
-                cell[n, DOWNLINK_POWER_W], payload_bits, bandwidth_hz, mode, power_w, snr, cost_w,
-            )  # fmt: skip
-
-        # Account. A round that ends after the horizon delivers nothing and is charged up to it.
-        verifying_s = cell[n, VERIFICATION_S]
-        communication_s = min(communication_s, MAX_ROUND_S - drafting_s - verifying_s)
-        latency_s = drafting_s + verifying_s + communication_s
-        horizon_s = cell[n, HORIZON_S]
-        end_s = time_s[n] + latency_s
-        truncated = end_s >= horizon_s or r + 1 >= cell[n, MAX_ROUNDS]
-        emitted = num_accepted + num_devices
-        tokens = emitted
-        if end_s > horizon_s:
-            tokens = 0
-            latency_s = horizon_s - time_s[n]
-            end_s = horizon_s
-        else:
             for k in range(num_devices):
-                memory[ACCEPTED_COUNT, n, k] += accepted[n, k]
-                memory[REJECTION_COUNT, n, k] += rejected[n, k]
-                memory[LAST_ACCEPTED, n, k] = accepted[n, k]
-                memory[LAST_REJECTED, n, k] = rejected[n, k]
+                mode[n, k] = 0  # zeros all over, as where an info is masked out
+            continue
+        due += needs_block(pending, counter[n, ROUND], counter[n, BLOCKS])
         if pending:
             for k in range(num_devices):
                 memory[PENDING_DRAFT, n, k] = draft[n, k]
-        time_s[n] = end_s
-        counter[n, ROUND] = r + 1
-        counter[n, EPISODE_TOKENS] += tokens
-
-        cell_float[LATENCY_S, n] = latency_s
-        cell_float[DRAFTING_S, n] = drafting_s
-        cell_float[VERIFYING_S, n] = verifying_s
-        cell_float[COMMUNICATION_S, n] = communication_s
-        cell_float[TIME_S, n] = end_s
-        cell_float[GOODPUT, n] = tokens / latency_s
-        cell_int[ROUND_INDEX, n] = r
-        cell_int[TOKENS, n] = tokens
-        cell_int[EMITTED, n] = emitted
-        cell_int[BONUS_TOKENS, n] = num_devices - num_rejected
-        cell_int[CORRECTION_TOKENS, n] = num_rejected
-        cell_int[TRUNCATED, n] = truncated
-        observe(pending, full, cell, device, tape, counter, memory, n, obs_float, obs_int)
-        due += needs_block(pending, counter, n)
+    observe(pending, full, idle, cell, device, tape, fading_db, counter, memory, obs_float, obs_int)
     return due
 
 
 @compiled
-def needs_block(pending, counter, n):
-    """1 if the next step of cell n shows a round whose block is not drawn yet, else 0."""
-    last_shown = counter[n, ROUND] + 1 + pending
-    return 1 if last_shown // BLOCK >= counter[n, BLOCKS] else 0
+def needs_block(pending, round_index, num_blocks):
+    """1 if the step after the next one shows a round whose block is not drawn yet, else 0."""
+    last_shown = round_index + 1 + pending
+    return 1 if last_shown // BLOCK >= num_blocks else 0
 
 
 @compiled
 def find_due(pending, counter, idle, due):
-    """List the cells that need their next block in `due`; returns how many."""
+    """List the cells that need their next block in `due`."""
     count = 0
     for n in range(counter.shape[0]):
-        if not idle[n] and needs_block(pending, counter, n):
+        if not idle[n] and needs_block(pending, counter[n, ROUND], counter[n, BLOCKS]):
             due[count] = n
             count += 1
-    return count

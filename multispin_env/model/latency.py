@@ -40,6 +40,8 @@ def transmission_latency(payload_bits: ArrayLike, bandwidth_hz: ArrayLike, snr: 
     Returns:
         Seconds, the broadcast shape; inf where the link is dead (snr 0 or bandwidth 0).
     """
+    band = np.asarray(bandwidth_hz, dtype=np.float64)
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        rate = np.asarray(bandwidth_hz) * np.log1p(np.asarray(snr, dtype=np.float64)) / np.log(2.0)
-        return np.asarray(payload_bits, dtype=np.float64) / rate
+        # Without a band nothing is sent, at whatever ratio.
+        efficiency = np.where(band > 0, np.log1p(np.asarray(snr, dtype=np.float64)), 0.0)
+        return np.asarray(payload_bits, dtype=np.float64) * np.log(2.0) / (band * efficiency)

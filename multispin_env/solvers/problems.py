@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multispin_env.model import correction, kernels, upload
+from multispin_env.model import correction, upload
 from multispin_env.model.acceptance import expected_tokens, exponential_rate, run_length
 from multispin_env.model.channel import snr_from_db
 from multispin_env.model.latency import drafting_latency
@@ -34,7 +34,7 @@ def _checked_array(
 ) -> Any:
     value = np.asarray(getattr(problem, name), dtype=np.float64)
     if num_devices is not None:
-        if value.ndim > 1 or value.size not in (1, num_devices):
+        if value.shape not in ((), (num_devices,)):
             raise ValueError(f"{name} has shape {value.shape}: must have shape ({num_devices},)")
         value = np.array(np.broadcast_to(value, num_devices))
     elif value.ndim > 0:
@@ -42,6 +42,11 @@ def _checked_array(
     if not np.all((value >= low) & (value <= high)):
         raise ValueError(f"{name} = {value}: must be in [{low:g}, {high:g}]")
     return value if num_devices is not None else float(value)
+
+
+def _check_integer(name: str, value: Any, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+        raise ValueError(f"{name} = {value!r}: must be an integer >= {low}")
 
 
 def _check_lengths(draft_length: ArrayLike, num_devices: int, low: int, high: int) -> Integers:
@@ -114,12 +119,11 @@ class CorrectionProblem:
             "bandwidth_hz": (None, 1e-3, 1e18),
             "noise_server_w_hz": (None, 1e-60, 1e30),
             "noise_device_w_hz": (k, 1e-60, 1e30),
-            "verification_s": (None, 0.0, 1e6),
+            "verification_s": (None, 1e-9, 1e6),
         }
         for name, (size, low, high) in ranges.items():
             object.__setattr__(self, name, _checked_array(self, name, size, low, high))
-        if isinstance(self.max_draft_length, bool) or int(self.max_draft_length) < 0:
-            raise ValueError(f"max_draft_length = {self.max_draft_length!r}: must be an int >= 0")
+        _check_integer("max_draft_length", self.max_draft_length, 0)
 
     @property
     def num_devices(self) -> int:
@@ -130,12 +134,13 @@ class CorrectionProblem:
         self, rejected: ArrayLike, rule: str = "optimal", seed: int = 0
     ) -> correction.Correction:
         """The correction of a rejected set (bool [K]) under a rule; `seed` tosses the coins."""
+        outcome = np.asarray(rejected)
+        if outcome.shape != (self.num_devices,):
+            raise ValueError(f"rejected = {rejected!r}: must be {self.num_devices} truth values")
         coins = None
         if rule == "random":
             coins = np.random.default_rng(seed).random(self.num_devices) < 0.5
-        return correction.correct(
-            np.asarray(rejected, dtype=bool), rule=rule, downlink=coins, **self._radio()
-        )
+        return correction.correct(outcome.astype(bool), rule=rule, downlink=coins, **self._radio())
 
     def expected_tokens(self, draft_length: ArrayLike) -> float:
         """E[tokens] of a round: the sum of :func:`expected_tokens` over the devices (B-14)."""
@@ -190,22 +195,16 @@ class CorrectionProblem:
         return {name: getattr(self, name) for name in names}
 
     def _sampled(self, lengths: Integers, rule: str, samples: int, seed: int) -> float:
+        _check_integer("samples", samples, 1)
         exponential, coins = _variates(samples, self.num_devices, seed)
-        noise_server_w = self.noise_server_w_hz * self.bandwidth_hz
-        with np.errstate(divide="ignore", over="ignore", under="ignore"):
-            cost = self.noise_device_w_hz * self.bandwidth_hz / self.channel_gain
         return float(
-            kernels.mean_correction_latency(
-                correction.RULES[rule],
-                run_length(exponential, self.acceptance_rate),
-                coins,
-                lengths[None],
-                (self.uplink_power_w * self.channel_gain / noise_server_w)[None],
-                cost[None],
-                self.uplink_power_w[None],
-                self.downlink_power_w,
-                self.payload_bits,
-                self.bandwidth_hz,
+            np.mean(
+                correction.correct(
+                    run_length(exponential, self.acceptance_rate) < lengths,
+                    rule=rule,
+                    downlink=coins if rule == "random" else None,
+                    **self._radio(),
+                ).latency_s
             )
         )
 
@@ -215,7 +214,7 @@ class CorrectionProblem:
             raise ValueError(f"exact=True enumerates 2^K outcomes: K = {k} is over the limit of 16")
         outcomes = np.array(list(itertools.product([0, 1], repeat=k)))
         with np.errstate(under="ignore"):
-            accept = np.exp(-np.minimum(exponential_rate(self.acceptance_rate), 1e300) * lengths)
+            accept = np.exp(-np.minimum(exponential_rate(self.acceptance_rate), 1e3) * lengths)
         probability = np.prod(np.where(outcomes == 1, 1.0 - accept, accept), axis=1)
         latency = np.zeros(len(outcomes))
         possible = probability > 0  # an impossible outcome may take forever: 0 * inf is not 0
@@ -275,14 +274,16 @@ class UploadProblem:
             "spectral_efficiency": (k, 0.0, 1e6),
             "bandwidth_hz": (None, 1e-3, 1e18),
             "token_bits": (None, 1.0, 1e18),
-            "verification_s": (None, 0.0, 1e6),
+            "verification_s": (None, 1e-9, 1e6),
         }
         for name, (size, low, high) in ranges.items():
             object.__setattr__(self, name, _checked_array(self, name, size, low, high))
-        if not 0 <= self.min_draft_length <= self.max_draft_length:
+        _check_integer("min_draft_length", self.min_draft_length, 0)
+        _check_integer("max_draft_length", self.max_draft_length, 0)
+        if self.min_draft_length > self.max_draft_length:
             raise ValueError(
-                f"min_draft_length = {self.min_draft_length!r} and max_draft_length = "
-                f"{self.max_draft_length!r}: must be 0 <= min <= max"
+                f"min_draft_length = {self.min_draft_length}: must be at most max_draft_length = "
+                f"{self.max_draft_length}"
             )
 
     @property
@@ -309,9 +310,13 @@ class UploadProblem:
             ready_s = float(self._allocate(lengths, None).latency_s)
         else:
             band = np.asarray(bandwidth_hz, dtype=np.float64)
-            if band.shape != lengths.shape or not np.all(band >= 0):
-                raise ValueError(f"bandwidth_hz = {band}: must be {lengths.size} numbers >= 0")
-            with np.errstate(divide="ignore", invalid="ignore"):
+            fits = band.shape == lengths.shape and np.all(band >= 0)
+            if not fits or not band.sum() <= self.bandwidth_hz * (1 + 1e-9):
+                raise ValueError(
+                    f"bandwidth_hz = {band}: must be {lengths.size} numbers >= 0 that sum to at "
+                    f"most {self.bandwidth_hz:g}"
+                )
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 per_token = self.token_latency_s + self.token_bits / (
                     band * self.spectral_efficiency
                 )

@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 REFERENCE_ROUNDS: Final = 64  # rounds that a reference averages over
 REFERENCE_SAMPLES: Final = 64  # acceptance outcomes a round, correction protocol
 REFERENCE_SEED: Final = 20260604
-DROP_STEPS: Final = 20  # at most so many numbers of dropped devices are tried
+SEARCH_STEPS: Final = 25  # values tried in each direction of the search
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Decision:
 def drop_worst(problem: Problem, *, samples: int = REFERENCE_SAMPLES, seed: int = 0) -> Decision:
     """The best of "drop the m devices with the worst channel, one common length for the rest".
 
-    A search over two numbers. A dropped device decodes plainly (length 0): it can neither delay
-    the round by a slow correction nor by a slow upload. m runs over at most 20 evenly spaced
-    values; for each m the length rises until the goodput falls for the first time.
+    A search over two numbers, each over all its values or, if these are many, over a spread of
+    them. A dropped device decodes plainly (length 0): it can delay the round neither by a slow
+    correction nor by a slow upload.
     """
     gain = getattr(problem, "channel_gain", None)
     quality = problem.spectral_efficiency if gain is None else gain  # type: ignore[union-attr]
@@ -52,18 +52,21 @@ def drop_worst(problem: Problem, *, samples: int = REFERENCE_SAMPLES, seed: int 
     k = problem.num_devices
     value = _valuer(problem, samples, seed)
     best = Decision(np.zeros(k, np.int64), value(np.zeros(k, np.int64)))
-    for m in np.unique(np.linspace(0, k - 1, min(k, DROP_STEPS)).astype(int)):
-        lengths = np.zeros(k, np.int64)
-        last = -1.0
-        for common in range(1, problem.max_draft_length + 1):
-            lengths[order[m:]] = common
+    for dropped in _spread(0, k - 1):
+        for common in _spread(1, problem.max_draft_length):
+            lengths = np.zeros(k, np.int64)
+            lengths[order[dropped:]] = common
             goodput = value(lengths)
             if goodput > best.goodput:
-                best = Decision(lengths.copy(), goodput)
-            if goodput < last:
-                break
-            last = goodput
+                best = Decision(lengths, goodput)
     return best
+
+
+def _spread(low: int, high: int) -> Integers:
+    """All integers in [low, high], or about SEARCH_STEPS of them, denser at the low end."""
+    if high - low < SEARCH_STEPS:
+        return np.arange(low, high + 1)
+    return np.unique(np.rint(np.geomspace(1, high - low + 1, SEARCH_STEPS)).astype(int)) + low - 1
 
 
 def _valuer(problem: Problem, samples: int, seed: int) -> Callable[[Integers], float]:
