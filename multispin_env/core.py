@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from multispin_env import tape
 from multispin_env.model import kernels
-from multispin_env.model.channel import decibel
 from multispin_env.model.correction import RULES
 from multispin_env.scenario import Scenario
 from multispin_env.spaces import DRAFT_LENGTH, Control, float_keys, integer_keys
@@ -46,9 +45,9 @@ Decision = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 #: What one step gave, as blocks whose rows are named by the key tuples above: observations as
 #: float32 and int64 [keys, N, K], devices as float64 [2, N, K] and int64 [4, N, K], cells as
-#: float64 [6, N] and int64 [6, N], the last row flagging truncation. Blocks with devices are allocated
-#: anew at every step, so that views of them can be handed out; those per cell only in a batched
-#: core.
+#: float64 [6, N] and int64 [6, N], the last row flagging truncation. Blocks with devices are
+#: allocated anew at every step, so that views of them can be handed out; those per cell only in a
+#: batched core.
 Outcome = tuple[
     NDArray[np.float32],
     NDArray[np.int64],
@@ -114,7 +113,6 @@ class Core:
         self._laws = [tape.DeviceLaw(s) for s in distinct.values()]
         self._law_of = [number[id(s)] for s in scenarios]
         self._tape = np.zeros((n, 2, kernels.BLOCK, 2, k))
-        self._fading_db = np.zeros((n, 2, kernels.BLOCK, k))
         self._coins = np.zeros((n if self._tossed else 0, 2, kernels.BLOCK, k), np.int64)
         self._time_s = np.zeros(n)
         self._counter = np.zeros((n, 3), np.int64)
@@ -145,7 +143,8 @@ class Core:
         index = _index(cells)
         self._time_s[index] = 0.0
         self._counter[index] = 0
-        self._memory[:, index] = 0
+        if not self._full:
+            self._memory[:, index] = 0
         self._draw_blocks(cells)
         if self._pending:
             self._memory[kernels.PENDING_DRAFT, index] = self._next_draft(0)[index]
@@ -162,8 +161,6 @@ class Core:
             self._device[kernels.MEAN_RUN, index] = drawn.mean_run
             self._device[kernels.TOKEN_LATENCY_S, index] = drawn.token_latency_s
             self._device[kernels.MEAN_GAIN, index] = drawn.mean_gain
-            mean_snr = self._device[kernels.UNIT_SNR, index] * drawn.mean_gain
-            self._device[kernels.MEAN_SNR_DB, index] = decibel(mean_snr)
 
     def _draw_blocks(self, cells: Sequence[int]) -> None:
         """Draw the next block of the tape of each listed cell."""
@@ -173,8 +170,6 @@ class Core:
             tape.draw_block(self._streams[n], self._tape[n, slot])
             if self._tossed:
                 self._coins[n, slot] = tape.draw_coins(self._coin_streams[n], self.num_devices)
-        where: Any = (cells[0], slots[0]) if len(slots) == 1 else (cells, slots)
-        self._fading_db[where] = decibel(self._tape[(*where, slice(None), kernels.FADING)])
         self._counter[index, kernels.BLOCKS] += 1
 
     def started(self, cell: int) -> bool:
@@ -229,7 +224,6 @@ class Core:
             self._cell,
             self._device,
             self._tape,
-            self._fading_db,
             counter,
             self._memory,
             obs_float,
@@ -257,7 +251,6 @@ class Core:
             self._cell,
             self._device,
             self._tape,
-            self._fading_db,
             self._counter,
             self._memory,
             *outcome[:2],
@@ -281,7 +274,6 @@ class Core:
             self._cell,
             self._device,
             self._tape,
-            self._fading_db,
             self._coins,
             self._time_s,
             self._counter,
@@ -359,8 +351,8 @@ def _cell_constants(scenario: Scenario) -> list[float]:
 
 
 def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
-    """The rows of `device` that are not drawn, [8, K]."""
-    rows = np.zeros((8, scenario.num_devices))
+    """The rows of `device` that are not drawn, [7, K]."""
+    rows = np.zeros((7, scenario.num_devices))
     rows[kernels.UPLINK_POWER_W] = scenario.uplink_power_w
     rows[kernels.UNIT_SNR] = scenario.uplink_power_w / scenario.noise_server_w
     if scenario.protocol == "correction":

@@ -76,7 +76,7 @@ def _number(low: float, high: float, per_device: bool = False) -> Check:
 
     def check(name: str, value: Any) -> PerDevice:
         if isinstance(value, np.ndarray):
-            value = value.tolist()
+            value = value.item() if value.ndim == 0 else list(value)
         if per_device and isinstance(value, list | tuple):
             return tuple(_real(f"{name}[{k}]", v, low, high, interval) for k, v in enumerate(value))
         return _real(name, value, low, high, allowed)

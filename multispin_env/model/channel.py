@@ -40,12 +40,8 @@ def path_gain(distance_m: ArrayLike, reference_gain_db: float, exponent: float) 
 
 def snr_db(snr: ArrayLike) -> Any:
     """A signal-to-noise ratio in decibels, clipped to +-300 dB (no signal is -300 dB)."""
-    return np.clip(decibel(np.asarray(snr, dtype=np.float64)), -SNR_LIMIT_DB, SNR_LIMIT_DB)
-
-
-def decibel(ratio: ArrayLike) -> Any:
-    """10 log10(ratio), in the precision of `ratio`; whatever is below 1e-37, and 0, is -370 dB."""
-    return 10.0 * np.log10(np.maximum(ratio, 1e-37))
+    limit = 10.0 ** (SNR_LIMIT_DB / 10.0)
+    return 10.0 * np.log10(np.clip(np.asarray(snr, dtype=np.float64), 1.0 / limit, limit))
 
 
 def snr_from_db(decibel: ArrayLike) -> Any:

@@ -21,7 +21,6 @@ from typing import Any, Final, TypeVar, cast
 import numba
 import numpy as np
 
-from multispin_env.model.channel import SNR_LIMIT_DB
 from multispin_env.model.latency import MAX_ROUND_S
 
 # Rules that choose the mode of each rejected device.
@@ -31,6 +30,7 @@ DOWNLINK: Final = 2  # the server sends every target distribution
 GIVEN: Final = 3  # the caller gives the modes (an agent's action, or random coins)
 
 LN2: Final = float(np.log(2.0))
+DB_PER_NEPER: Final = float(10.0 / np.log(10.0))  # of power; the natural logarithm is faster
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -263,7 +263,7 @@ BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROU
     7
 )
 # Rows of `device` [..., N, K]: constants of each device, most of them drawn at reset. UNIT_SNR is
-# the full-band uplink SNR of a unit gain, MEAN_SNR_DB that of the mean gain.
+# the full-band uplink SNR of a unit gain.
 (
     ACCEPTANCE_RATE,
     MEAN_RUN,
@@ -272,8 +272,7 @@ BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROU
     UPLINK_POWER_W,
     UNIT_SNR,
     NOISE_DEVICE_W,
-    MEAN_SNR_DB,
-) = range(8)
+) = range(7)
 # Rows of a round of `tape` [N, 2, BLOCK, ..., K]: the variates behind fading and run lengths.
 FADING, RUN = range(2)
 # Columns of `counter` [N, ...].
@@ -320,39 +319,40 @@ def find_invalid(given, max_draft_length, draft, chosen, share, idle):
 
 
 @compiled
-def observe(
-    pending, full, idle, cell, device, tape, fading_db, counter, memory, obs_float, obs_int
-):
+def decibel(snr):
+    """:func:`multispin_env.model.channel.snr_db` of one number."""
+    return DB_PER_NEPER * np.log(min(max(snr, 1e-30), 1e30))
+
+
+@compiled
+def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int):
     """Write the observation of the round that comes next (or is pending), but for idle cells.
 
     Row order, shared with :mod:`multispin_env.spaces`. Floats: snr_db, token_latency_s, then
     next_snr_db if `pending`, then acceptance_rate if `full`. Integers: draft_length and rejected
     if `pending`; without `full` then accepted_count, rejection_count, accepted, and rejected
     where it is not there yet.
-
-    A ratio in decibels is a sum of two logarithms: the device's, taken at reset, and the fading's,
-    taken for a whole block; one a step would cost more than all other physics.
     """
-    mean_snr_db, token_latency_s = device[MEAN_SNR_DB], device[TOKEN_LATENCY_S]
-    acceptance_rate, mean_run = device[ACCEPTANCE_RATE], device[MEAN_RUN]
+    unit_snr, mean_gain, mean_run = device[UNIT_SNR], device[MEAN_GAIN], device[MEAN_RUN]
+    token_latency_s, acceptance_rate = device[TOKEN_LATENCY_S], device[ACCEPTANCE_RATE]
     num_cells, num_devices = mean_run.shape
     for n in range(num_cells):
         if idle[n]:
             continue
         r = counter[n, ROUND]
         slot, row = (r // BLOCK) % 2, r % BLOCK
-        fades = cell[FADES, n]  # 1.0, or 0.0 without fading
+        fades = cell[FADES, n] > 0.0
         for k in range(num_devices):
-            decibel = mean_snr_db[n, k] + fades * fading_db[n, slot, row, k]
-            obs_float[0, n, k] = min(max(decibel, -SNR_LIMIT_DB), SNR_LIMIT_DB)
+            gain = mean_gain[n, k] * (tape[n, slot, row, FADING, k] if fades else 1.0)
+            obs_float[0, n, k] = decibel(unit_snr[n, k] * gain)
             obs_float[1, n, k] = token_latency_s[n, k]
             if full:
                 obs_float[2 + pending, n, k] = acceptance_rate[n, k]
         if pending:
             next_slot, next_row = ((r + 1) // BLOCK) % 2, (r + 1) % BLOCK
             for k in range(num_devices):
-                decibel = mean_snr_db[n, k] + fades * fading_db[n, next_slot, next_row, k]
-                obs_float[2, n, k] = min(max(decibel, -SNR_LIMIT_DB), SNR_LIMIT_DB)
+                fading = tape[n, next_slot, next_row, FADING, k] if fades else 1.0
+                obs_float[2, n, k] = decibel(unit_snr[n, k] * (mean_gain[n, k] * fading))
                 length = memory[PENDING_DRAFT, n, k]
                 run = tape[n, slot, row, RUN, k] * mean_run[n, k]
                 obs_int[0, n, k] = length
@@ -464,7 +464,7 @@ def send_drafts(
 
 
 @compiled
-def account(idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int):
+def account(full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int):
     """Charge the round, deliver its tokens, and move the clock of every cell that is not idle.
 
     A round that ends after the horizon delivers nothing and is charged up to it. Drafting and
@@ -493,7 +493,7 @@ def account(idle, cell, time_s, counter, memory, accepted, rejected, cell_float,
             tokens = 0
             latency_s = horizon_s - time_s[n]
             end_s = horizon_s
-        else:
+        elif not full:  # feedback is kept for those who see it
             for k in range(num_devices):
                 memory[ACCEPTED_COUNT, n, k] += accepted[n, k]
                 memory[REJECTION_COUNT, n, k] += rejected[n, k]
@@ -527,7 +527,6 @@ def play(
     cell,
     device,
     tape,
-    fading_db,
     coins,
     time_s,
     counter,
@@ -554,9 +553,8 @@ def play(
             protocol, correction rule, modes by the coins of the tape, whether the round that is
             closed was drafted a step earlier, whether acceptance rates are observed.
         cell, device: constants, see the row names above.
-        tape, fading_db, coins: two consecutive blocks of exponential variates
-            [N, 2, BLOCK, 2, K] (row names above), of the fading in decibels and of coins
-            [N, 2, BLOCK, K].
+        tape, coins: two consecutive blocks of exponential variates [N, 2, BLOCK, 2, K] (row names
+            above), and of coins [N, 2, BLOCK, K].
         time_s, counter, memory: state.
         draft, chosen: [N, K] lengths to draft (now, or next if `pending`) and modes to use now.
         share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
@@ -602,7 +600,7 @@ def play(
             rule, modes, cell, device, gain, uplink_snr, cost_or_work, rejected, mode, power_w,
             band_hz, communication_s,
         )  # fmt: skip
-    account(idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int)
+    account(full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int)
 
     due = 0
     for n in range(num_cells):
@@ -614,7 +612,7 @@ def play(
         if pending:
             for k in range(num_devices):
                 memory[PENDING_DRAFT, n, k] = draft[n, k]
-    observe(pending, full, idle, cell, device, tape, fading_db, counter, memory, obs_float, obs_int)
+    observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int)
     return due
 
 
