@@ -28,7 +28,8 @@ for name in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth"):
     env = gym.make(f"multispin/{name}-v0")
     env.reset(seed=0)
     for _ in range(5):
-        env.step(env.action_space.sample())
+        if env.step(env.action_space.sample())[3]:
+            env.reset()
 print("every id works from the wheel alone")
 """
 
