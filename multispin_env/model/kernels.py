@@ -254,6 +254,190 @@ def upload(
         latency_s[n] = latest
 
 
+# ---- solvers -----------------------------------------------------------------------------------
+
+
+@compiled
+def fill_band(phi, alpha, token_s, work, band, low, high, lengths):
+    """The best lengths for a given phi, and a bound on the tokens of any lengths.
+
+    Adds the token with the best ratio of gain, alpha^(L+1), to additional bandwidth until the band
+    is full; see :func:`multispin_env.solvers.uploads.exact`.
+
+    Args:
+        phi: time for drafting and uploading [s].
+        alpha, token_s, work: [K] acceptance rates, drafting time and upload work Q / r a token.
+        band, low, high: bandwidth, least and largest length.
+        lengths: [K] output.
+
+    Returns:
+        Expected tokens of the relaxed problem, an upper bound; -1 if the least lengths do not fit.
+    """
+    num_devices = alpha.shape[0]
+    used, tokens = 0.0, 0.0
+    gain, need = np.empty(num_devices), np.empty(num_devices)  # of each device's next token
+    for k in range(num_devices):
+        lengths[k] = low
+        if low > 0:
+            room = phi - low * token_s[k]
+            if room <= 0.0 or work[k] == np.inf:
+                return -1.0
+            used += low * work[k] / room
+        gain[k] = 1.0  # alpha^0, the token that every device emits
+        for _ in range(low):
+            tokens += gain[k]
+            gain[k] *= alpha[k]
+        tokens += gain[k]
+        gain[k] *= alpha[k]
+        need[k] = more_band(phi, token_s[k], work[k], low, high)
+    if used > band:
+        return -1.0
+    while True:
+        best, best_ratio = -1, 0.0
+        for k in range(num_devices):
+            if need[k] < np.inf and gain[k] > best_ratio * need[k]:
+                best, best_ratio = k, gain[k] / need[k]
+        if best < 0:
+            return tokens
+        if used + need[best] > band:
+            return tokens + gain[best] * (band - used) / need[best]
+        used += need[best]
+        tokens += gain[best]
+        gain[best] *= alpha[best]
+        lengths[best] += 1
+        need[best] = more_band(phi, token_s[best], work[best], lengths[best], high)
+
+
+@compiled
+def more_band(phi, token_s, work, length, high):
+    """Bandwidth that one more token needs; inf if there is no time or no length for it."""
+    room = phi - (length + 1) * token_s
+    if length >= high or room <= 0.0 or work == np.inf:
+        return np.inf
+    return (length + 1) * work / room - (length * work / (room + token_s) if length > 0 else 0.0)
+
+
+@compiled
+def upload_goodput(lengths, alpha, token_s, work, band, verification_s):
+    """Expected goodput of lengths [1, K] under Lemma 3."""
+    num_devices = alpha.shape[0]
+    total_work = np.zeros((1, num_devices))
+    allocated, latency_s = np.empty((1, num_devices)), np.empty(1)
+    tokens = 0.0
+    for k in range(num_devices):
+        if lengths[0, k] > 0:
+            total_work[0, k] = lengths[0, k] * work[k]
+        term = 1.0
+        for _ in range(lengths[0, k] + 1):
+            tokens += term
+            term *= alpha[k]
+    upload(
+        0, lengths, total_work, token_s.reshape(1, num_devices), total_work, np.full(1, band),
+        allocated, latency_s,
+    )  # fmt: skip
+    return tokens / (latency_s[0] + verification_s)
+
+
+@compiled
+def exact_lengths(alpha, token_s, work, band, verification_s, low, high, num_deadlines):
+    """The optimal lengths of one upload round, and an upper bound on any goodput.
+
+    See :func:`multispin_env.solvers.uploads.exact`.
+
+    Returns:
+        Lengths [K] and the bound [tokens/s].
+    """
+    num_devices = alpha.shape[0]
+    best = np.full((1, num_devices), low, np.int64)
+    value = upload_goodput(best, alpha, token_s, work, band, verification_s)
+    trial = np.empty((1, num_devices), np.int64)
+
+    # The range of phi in which anything can be optimal: from one token of the quickest device (or
+    # the least lengths of all) to the longest drafts of all.
+    first, last = np.inf, 0.0
+    for k in range(num_devices):
+        if work[k] < np.inf:
+            alone = token_s[k] + work[k] / band
+            first = min(first, alone)
+            last = max(last, high * (token_s[k] + num_devices * work[k] / band))
+    if last == 0.0 or high == 0:
+        return best[0], value
+
+    phis = np.empty(num_deadlines)
+    bounds = np.empty(num_deadlines)
+    step = (last / first) ** (1.0 / (num_deadlines - 1))
+    for i in range(num_deadlines):
+        phis[i] = first * step**i if i < num_deadlines - 1 else last
+        bounds[i] = fill_band(phis[i], alpha, token_s, work, band, low, high, trial[0])
+        if bounds[i] > 0.0:
+            goodput = upload_goodput(trial, alpha, token_s, work, band, verification_s)
+            if goodput > value:
+                value = goodput
+                best[:] = trial
+
+    improved = True
+    while improved:
+        improved = False
+        for i in range(num_devices):
+            for j in range(-1, num_devices):
+                for sign in (-1, 1):
+                    # j = -1: length i changes by one; otherwise one token moves from j to i.
+                    if j == i or (j >= 0 and sign < 0):
+                        continue
+                    trial[:] = best
+                    trial[0, i] += sign
+                    if j >= 0:
+                        trial[0, j] -= 1
+                        if trial[0, j] < low:
+                            continue
+                    if trial[0, i] < low or trial[0, i] > high:
+                        continue
+                    goodput = upload_goodput(trial, alpha, token_s, work, band, verification_s)
+                    if goodput > value * (1.0 + 1e-13):
+                        value = goodput
+                        best[:] = trial
+                        improved = True
+
+    # Nothing is drafted before `first`; between two deadlines the later one's tokens bound all.
+    bound = value
+    if low == 0:
+        bound = max(bound, num_devices / verification_s)
+    for i in range(num_deadlines - 1):
+        bound = max(
+            bound,
+            bound_between(
+                phis[i], phis[i + 1], bounds[i + 1], value, alpha, token_s, work, band,
+                verification_s, low, high, trial[0],
+            ),
+        )  # fmt: skip
+    return best[0], bound
+
+
+@compiled
+def bound_between(
+    phi_1, phi_2, tokens_2, value, alpha, token_s, work, band, verification_s, low, high, lengths
+):
+    """A bound on the goodput of all rounds with phi in [phi_1, phi_2], halved until it is tight."""
+    left, right = np.empty(64), np.empty(64)
+    tokens = np.empty(64)
+    left[0], right[0], tokens[0] = phi_1, phi_2, tokens_2
+    depth, bound = 1, 0.0
+    while depth > 0:
+        depth -= 1
+        a, b, most = left[depth], right[depth], tokens[depth]
+        here = most / (a + verification_s)
+        if here <= value * (1.0 + 2e-5) or b - a <= 1e-5 * b or depth > 61:
+            bound = max(bound, here)
+            continue
+        middle = 0.5 * (a + b)
+        left[depth], right[depth], tokens[depth] = middle, b, most
+        depth += 1
+        left[depth], right[depth] = a, middle
+        tokens[depth] = fill_band(middle, alpha, token_s, work, band, low, high, lengths)
+        depth += 1
+    return bound
+
+
 # ---- one step of N cells ---------------------------------------------------------------------
 
 BLOCK: Final = 16  # rounds drawn at a time

@@ -7,14 +7,34 @@ starts and value decisions; solvers map a problem to a decision.
 from multispin_env.solvers.policies import DRAFT_SOLVERS, draft_policy
 from multispin_env.solvers.problems import CorrectionProblem, UploadProblem
 from multispin_env.solvers.reference import Decision, Reference, drop_worst, reference
+from multispin_env.solvers.uploads import (
+    UploadDecision,
+    centralised,
+    exact,
+    fixed,
+    heterogeneous,
+    homogeneous,
+    homogeneous_closed_form,
+    point_to_point,
+    uniform_bandwidth,
+)
 
 __all__ = [
     "DRAFT_SOLVERS",
     "CorrectionProblem",
     "Decision",
     "Reference",
+    "UploadDecision",
     "UploadProblem",
+    "centralised",
     "draft_policy",
     "drop_worst",
+    "exact",
+    "fixed",
+    "heterogeneous",
+    "homogeneous",
+    "homogeneous_closed_form",
+    "point_to_point",
     "reference",
+    "uniform_bandwidth",
 ]

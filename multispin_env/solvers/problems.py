@@ -323,6 +323,19 @@ class UploadProblem:
                 ready_s = float(np.max(np.where(lengths > 0, lengths * per_token, 0.0)))
         return float(self.expected_tokens(lengths) / (ready_s + self.verification_s))
 
+    @property
+    def unit_work_hz_s(self) -> Floats:
+        """Upload work of one token, Q / r [Hz s], [K]; inf for a dead channel."""
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(self.token_bits / self.spectral_efficiency)
+
+    def ready_latency(self, draft_lengths: Integers) -> Floats:
+        """Drafting and uploading of many decisions [M, K] under Lemma 3 [s], [M].
+
+        The fast way for solvers; lengths are not checked, and need not be allowed.
+        """
+        return np.asarray(self._allocate(draft_lengths, None).latency_s)
+
     def _lengths(self, draft_length: ArrayLike) -> Integers:
         low, high = self.min_draft_length, self.max_draft_length
         return _check_lengths(draft_length, self.num_devices, low, high)
