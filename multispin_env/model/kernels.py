@@ -254,7 +254,192 @@ def upload(
         latency_s[n] = latest
 
 
-# ---- solvers -----------------------------------------------------------------------------------
+# ---- solvers: correction protocol --------------------------------------------------------------
+
+#: A correction that takes longer counts as this long [s], so that sums of samples stay finite.
+LONGEST_S: Final = 1e9
+
+
+@compiled
+def latency_at(level, count, payload_bits, bandwidth_hz):
+    """Correction latency of `count` devices whose weakest has the full-band SNR `level` [s]."""
+    if count == 0:
+        return 0.0
+    rate = bandwidth_hz / count * np.log1p(level * count) / LN2
+    return min(payload_bits / rate, LONGEST_S)
+
+
+@compiled
+def latency_changes(
+    rule, run_length, coins, length, other, snr, cost_w, power_w, payload_bits, bandwidth_hz, change
+):
+    """Mean correction latency of a decision, and how each device's alternative would change it.
+
+    For every sample the latency is known with one logarithm. Where a device's alternative length
+    turns its rejection into an acceptance (or the reverse), its level is found again from where the
+    old one was: under OPTIMAL the split moves by a step or two, so that all K alternatives together
+    cost little more than the decision itself.
+
+    Args:
+        rule: OPTIMAL, UPLINK, DOWNLINK or GIVEN (modes by `coins`).
+        run_length, coins: [S, K] samples.
+        length, other: [K] draft lengths, and each device's alternative.
+        snr, cost_w: [K] uplink SNR and downlink cost, the devices sorted by rising SNR.
+        power_w, payload_bits, bandwidth_hz: numbers.
+        change: [K] output: mean latency with one device at `other`, less that of `length`.
+
+    Returns:
+        The mean latency of `length` [s].
+    """
+    num_samples, num_devices = run_length.shape
+    members = np.empty(num_devices, np.int64)  # the rejected devices, worst uplink first
+    place = np.empty(num_devices, np.int64)  # of each device among them
+    before, after = np.empty(num_devices + 1), np.empty(num_devices + 1)  # sums of downlink costs
+    change[:] = 0.0
+    total = 0.0
+    for s in range(num_samples):
+        count = 0
+        before[0] = 0.0
+        first_up, second_up = np.inf, np.inf  # under GIVEN
+        for k in range(num_devices):
+            place[k] = count
+            if run_length[s, k] < length[k]:
+                up = rule == GIVEN and coins[s, k] == 0
+                if up:
+                    if first_up == np.inf:
+                        first_up = snr[k]
+                    elif second_up == np.inf:
+                        second_up = snr[k]
+                members[count] = k
+                before[count + 1] = before[count] + (0.0 if up else cost_w[k])
+                count += 1
+        after[count] = 0.0
+        for i in range(count - 1, -1, -1):
+            up = rule == GIVEN and coins[s, members[i]] == 0
+            after[i] = after[i + 1] + (0.0 if up else cost_w[members[i]])
+
+        # The level of the decision. Under OPTIMAL `split` devices go down, but for the last of
+        # them if it limits the round from the uplink.
+        split, level = 0, np.inf
+        if rule == OPTIMAL:
+            while split < count and (split == 0 or snr[members[split]] * before[split] <= power_w):
+                split += 1
+            if count > 0:
+                level = max(snr[members[split - 1]], power_w / before[split])
+        elif rule == UPLINK:
+            level = snr[members[0]] if count > 0 else np.inf
+        else:
+            level = min(first_up, power_w / before[count])
+        latency = latency_at(level, count, payload_bits, bandwidth_hz)
+        total += latency
+
+        for k in range(num_devices):
+            was, will = run_length[s, k] < length[k], run_length[s, k] < other[k]
+            if was == will:
+                continue
+            here = place[k]
+            new_level = level
+            if rule == OPTIMAL and was and here < split:
+                # Without k there is power for more devices.
+                spent, i = 0.0, split
+                for j in range(split):
+                    spent += cost_w[members[j]] if j != here else 0.0
+                while i < count and (spent == 0.0 or snr[members[i]] * spent <= power_w):
+                    spent += cost_w[members[i]]
+                    i += 1
+                last = i - 1 if i - 1 != here else i - 2
+                new_level = max(snr[members[last]] if last >= 0 else 0.0, power_w / spent)
+            elif rule == OPTIMAL and will and (count == 0 or snr[k] < level):
+                # With k there is power for fewer.
+                i = split
+                while (
+                    i > 0
+                    and snr[members[i - 1]] > snr[k]
+                    and snr[members[i - 1]] * (before[i - 1] + cost_w[k]) > power_w
+                ):
+                    i -= 1
+                best = max(snr[members[i - 1]] if i > 0 else 0.0, snr[k])
+                new_level = max(best, power_w / (before[i] + cost_w[k]))
+            elif rule == UPLINK:
+                if will:
+                    new_level = min(level, snr[k])
+                elif here == 0:
+                    new_level = snr[members[1]] if count > 1 else np.inf
+            elif rule in (DOWNLINK, GIVEN):
+                up = rule == GIVEN and coins[s, k] == 0
+                worst, spent = first_up, before[count]
+                if up:
+                    if will:
+                        worst = min(first_up, snr[k])
+                    elif snr[k] == first_up:
+                        worst = second_up
+                else:
+                    spent = spent + cost_w[k] if will else before[here] + after[here + 1]
+                new_level = min(worst, power_w / spent)
+            new_count = count + 1 if will else count - 1
+            change[k] += latency_at(new_level, new_count, payload_bits, bandwidth_hz) - latency
+    for k in range(num_devices):
+        change[k] /= num_samples
+    return total / num_samples
+
+
+@compiled
+def improve_subset(
+    rule, run_length, coins, longest, gain, drafting_s, snr, cost_w, power_w, payload_bits,
+    bandwidth_hz, verification_s, price, drafts,
+):  # fmt: skip
+    """Flip devices in or out of drafting, the best first, until no single flip helps.
+
+    Args:
+        rule, run_length, coins, snr, cost_w, power_w, payload_bits, bandwidth_hz: see
+            :func:`latency_changes`.
+        longest, gain, drafting_s: [K] what a device drafts if it does, the expected tokens that
+            adds, and the time it takes.
+        verification_s: T_ver.
+        price: of a second [tokens]; negative to maximise tokens / latency instead.
+        drafts: [K] 1 where a device drafts; improved in place.
+
+    Returns:
+        The value of the subset.
+    """
+    num_devices = longest.shape[0]
+    length, other = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
+    change = np.empty(num_devices)
+    while True:
+        tokens, first_s, second_s, slowest = float(num_devices), 0.0, 0.0, -1
+        for k in range(num_devices):
+            length[k] = longest[k] if drafts[k] else 0
+            other[k] = 0 if drafts[k] else longest[k]
+            if drafts[k]:
+                tokens += gain[k]
+                if drafting_s[k] > first_s:
+                    first_s, second_s, slowest = drafting_s[k], first_s, k
+                else:
+                    second_s = max(second_s, drafting_s[k])
+        correcting_s = latency_changes(
+            rule, run_length, coins, length, other, snr, cost_w, power_w, payload_bits,
+            bandwidth_hz, change,
+        )  # fmt: skip
+        latency_s = first_s + correcting_s + verification_s
+        value = tokens / latency_s if price < 0.0 else tokens - price * latency_s
+        best, best_value = -1, value + 1e-12 * abs(value)
+        for k in range(num_devices):
+            if drafts[k]:
+                waiting_s = second_s if k == slowest else first_s
+                flipped = tokens - gain[k]
+            else:
+                waiting_s = max(first_s, drafting_s[k])
+                flipped = tokens + gain[k]
+            then_s = waiting_s + max(correcting_s + change[k], 0.0) + verification_s
+            candidate = flipped / then_s if price < 0.0 else flipped - price * then_s
+            if candidate > best_value:
+                best, best_value = k, candidate
+        if best < 0:
+            return value
+        drafts[best] = 1 - drafts[best]
+
+
+# ---- solvers: upload protocol ------------------------------------------------------------------
 
 
 @compiled

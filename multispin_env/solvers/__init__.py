@@ -4,9 +4,16 @@
 starts and value decisions; solvers map a problem to a decision.
 """
 
+from multispin_env.solvers.corrections import (
+    Decision,
+    computation_only,
+    deadline,
+    greedy,
+    uniform,
+)
 from multispin_env.solvers.policies import DRAFT_SOLVERS, draft_policy
 from multispin_env.solvers.problems import CorrectionProblem, UploadProblem
-from multispin_env.solvers.reference import Decision, Reference, drop_worst, reference
+from multispin_env.solvers.reference import Reference, drop_worst, reference
 from multispin_env.solvers.uploads import (
     UploadDecision,
     centralised,
@@ -27,14 +34,18 @@ __all__ = [
     "UploadDecision",
     "UploadProblem",
     "centralised",
+    "computation_only",
+    "deadline",
     "draft_policy",
     "drop_worst",
     "exact",
     "fixed",
+    "greedy",
     "heterogeneous",
     "homogeneous",
     "homogeneous_closed_form",
     "point_to_point",
     "reference",
+    "uniform",
     "uniform_bandwidth",
 ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from multispin_env import tape
 from multispin_env.scenario import Scenario
+from multispin_env.solvers.corrections import Decision
 from multispin_env.solvers.problems import CorrectionProblem, Problem, pose
 
 Integers = NDArray[np.int64]
@@ -29,14 +30,6 @@ class Reference:
 
     draft_length: int  #: the common length that is best on average [tokens]
     goodput: float  #: mean goodput of the strongest solver [tokens/s]: the default price
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A solver's answer: lengths [K] and the expected goodput [tokens/s]."""
-
-    draft_length: Integers
-    goodput: float
 
 
 def drop_worst(problem: Problem, *, samples: int = REFERENCE_SAMPLES, seed: int = 0) -> Decision:
