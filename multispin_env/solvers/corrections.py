@@ -364,7 +364,7 @@ class _Search:
         return _State(deadline_s, drafts, value)
 
     def descend(self, grid: Floats, best: _State, stride: int) -> _State:
-        """Move to better deadlines of a grid, by shrinking strides, until no neighbour is better."""
+        """Move to better deadlines of a grid, by halving strides, until no neighbour is better."""
         index = int(np.searchsorted(grid, best.deadline_s * (1.0 + 1e-12), side="right")) - 1
         while stride >= 1:
             for near in (index - stride, index + stride):
@@ -374,7 +374,7 @@ class _Search:
                         best, index = found, near
                         break
             else:
-                stride //= 3
+                stride //= 2
         return best
 
     def swap(self, best: _State) -> _State:
