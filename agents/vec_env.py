@@ -9,7 +9,7 @@ a Python object per lane::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -54,6 +54,8 @@ class SB3VecEnv(VecEnv):
 
     def reset(self) -> VecEnvObs:
         """Start episodes in all lanes; seeds set by `seed` are used once."""
+        if any(self._options):
+            raise ValueError(f"options = {self._options!r}: these environments know none")
         seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds)
         observation, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
         self.reset_infos = [{} for _ in range(self.num_envs)]
@@ -88,9 +90,15 @@ class SB3VecEnv(VecEnv):
         return [None] * self.num_envs
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """An attribute of the vector environment, once for each lane asked for."""
-        value = getattr(self.env.unwrapped, attr_name)
-        return [value for _ in self._lanes(indices)]
+        """An attribute of each lane asked for: its scenario, price or tape, or a shared one."""
+        inner: Any = self.env.unwrapped
+        lanes = self._get_indices(indices)
+        per_lane = {"scenario": "scenarios", "price": "prices", "tape": "tapes"}
+        if attr_name in per_lane:
+            values = getattr(inner, per_lane[attr_name])
+            return [values[lane] for lane in lanes]
+        value = getattr(inner, attr_name)
+        return [value for _ in lanes]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Refused: lanes share one object."""
@@ -106,10 +114,7 @@ class SB3VecEnv(VecEnv):
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: Any = None
     ) -> list[bool]:
         """No lane has a wrapper of its own."""
-        return [False for _ in self._lanes(indices)]
-
-    def _lanes(self, indices: Any) -> Iterable[int]:
-        return self._get_indices(indices)
+        return [False for _ in self._get_indices(indices)]
 
 
 def make_vec_env(

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from baselines.policy import Context, Observation, Policy
-from multispin_env.solvers import reference
+from multispin_env.solvers import reference_draft_length
 from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, action_space
 
 
@@ -26,7 +26,7 @@ class FixedDraftLength(Policy):
         super().__init__(context)
         longest = self.scenario.max_draft_length
         if draft_length is None:
-            draft_length = reference(self.scenario).draft_length
+            draft_length = reference_draft_length(self.scenario)
         whole = isinstance(draft_length, int | np.integer) and not isinstance(draft_length, bool)
         if not whole or not 0 <= draft_length <= longest:
             raise ValueError(f"draft_length = {draft_length!r}: must be an int in [0, {longest}]")

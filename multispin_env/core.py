@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multispin_env import tape
+from multispin_env.devices import DeviceLaw
 from multispin_env.model import kernels
 from multispin_env.model.correction import RULES
+from multispin_env.model.latency import MAX_ROUND_S
 from multispin_env.scenario import Scenario
 from multispin_env.spaces import DRAFT_LENGTH, Control, float_keys, integer_keys
 
@@ -35,7 +37,6 @@ CELL_FLOAT_KEYS: Final = (
 )
 DEVICE_INT_KEYS: Final = ("drafted", "accepted", "rejected", "mode")
 DEVICE_FLOAT_KEYS: Final = ("power_w", "bandwidth_hz")
-INFO_KEYS: Final = CELL_INT_KEYS + CELL_FLOAT_KEYS + DEVICE_INT_KEYS + DEVICE_FLOAT_KEYS
 
 
 #: What is decided for one step: lengths and modes, int64 [N, K], and shares, float64 [N, K] (or
@@ -110,7 +111,7 @@ class Core:
         self._device = np.stack([_device_constants(s) for s in scenarios], axis=1)
         distinct = {id(s): s for s in scenarios}
         number = {key: i for i, key in enumerate(distinct)}
-        self._laws = [tape.DeviceLaw(s) for s in distinct.values()]
+        self._laws = [DeviceLaw(s) for s in distinct.values()]
         self._law_of = [number[id(s)] for s in scenarios]
         self._tape = np.zeros((n, 2, kernels.BLOCK, 2, k))
         self._coins = np.zeros((n if self._tossed else 0, 2, kernels.BLOCK, k), np.int64)
@@ -147,7 +148,9 @@ class Core:
             self._memory[:, index] = 0
         self._draw_blocks(cells)
         if self._pending:
-            self._memory[kernels.PENDING_DRAFT, index] = self._next_draft(0)[index]
+            drafted = self.fixed_draft if self.draft_policy is None else self._ask_policy()
+            assert drafted is not None
+            self._memory[kernels.PENDING_DRAFT, index] = drafted[index]
 
     def _place_devices(self, cells: Sequence[int], uniform: NDArray[np.float64]) -> None:
         """Write what is drawn about the devices of the listed cells, one law at a time."""
@@ -176,7 +179,7 @@ class Core:
         """Whether a cell has ever been reset."""
         return self._seeds[cell] != ()
 
-    def tape(self, cell: int) -> tape.Tape:
+    def tape_of(self, cell: int) -> tape.Tape:
         """The tape of a cell's running episode."""
         num_rounds = int(self._counter[cell, kernels.BLOCKS]) * kernels.BLOCK
         return tape.Tape(self.scenarios[cell], self._seeds[cell], num_rounds)
@@ -202,17 +205,15 @@ class Core:
             return both[:, :k].copy(), both[:, k:].copy(), self._no_share
         if self.control.mode:
             chosen = _integers("action", _whole(action), self._one_each)
-            return self._next_draft(1), chosen.reshape(n, k), self._no_share
+            # A draft policy decides after the round, when it has seen its outcome.
+            draft = self._unused_int if self.fixed_draft is None else self.fixed_draft
+            return draft, chosen.reshape(n, k), self._no_share
         draft = _integers("action", action, self._one_each)
         return draft.reshape(n, k), self._unused_int, self._no_share
 
-    def _next_draft(self, rounds_ahead: int) -> NDArray[np.int64]:
-        """Lengths [N, K] that the environment gives to the round to be drafted next."""
-        if self.draft_policy is None:
-            assert self.fixed_draft is not None
-            return self.fixed_draft
-        counter = self._counter.copy()
-        counter[:, kernels.ROUND] += rounds_ahead
+    def _ask_policy(self) -> NDArray[np.int64]:
+        """Lengths [N, K] that the draft policy gives to the round which is to be drafted."""
+        assert self.draft_policy is not None
         floats = float_keys(DRAFT_LENGTH, bool(self._full))
         integers = integer_keys(DRAFT_LENGTH, bool(self._full))
         obs_float = np.empty((len(floats), self.num_cells, self.num_devices), np.float32)
@@ -224,7 +225,7 @@ class Core:
             self._cell,
             self._device,
             self._tape,
-            counter,
+            self._counter,
             self._memory,
             obs_float,
             obs_int,
@@ -282,6 +283,10 @@ class Core:
             idle,
             *outcome,
         )
+        if due >= 0 and self.draft_policy is not None:
+            playing = ~idle
+            self._memory[kernels.PENDING_DRAFT, playing] = self._ask_policy()[playing]
+            self.observe_into(outcome, idle)
         if due > 0:
             kernels.find_due(self._pending, self._counter, idle, self._due)
             self._draw_blocks(self._due[:due].tolist())
@@ -292,10 +297,6 @@ class Core:
     def episode_goodput(self, cell: int) -> float:
         """Tokens delivered over seconds, so far in the cell's episode [tokens/s]."""
         return float(self._counter[cell, kernels.EPISODE_TOKENS] / self._time_s[cell])
-
-    def time_s(self) -> NDArray[np.float64]:
-        """Simulated time of each cell [s], a copy."""
-        return self._time_s.copy()
 
     def _new_outcome(self) -> Outcome:
         n = self.num_cells
@@ -344,9 +345,10 @@ def _cell_constants(scenario: Scenario) -> list[float]:
         float(scenario.payload.distribution_bits),
         scenario.downlink_power_w if correction else 0.0,
         scenario.verification_s,
+        float(scenario.channel.fading == "rayleigh"),
         np.inf if episode.horizon_s is None else episode.horizon_s,
         np.inf if episode.rounds is None else float(episode.rounds),
-        float(scenario.channel.fading == "rayleigh"),
+        MAX_ROUND_S,
     ]
 
 
@@ -368,7 +370,12 @@ def _integers(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.int64
             f"{name} has shape {array.shape} and dtype {array.dtype}: "
             f"must have shape {shape} and an integer dtype"
         )
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return _own(np.ascontiguousarray(array, dtype=np.int64))
+
+
+def _own(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, or a copy of one that is read-only: numba would compile everything anew for it."""
+    return array if array.flags.writeable else array.copy()
 
 
 def _whole(action: Any) -> Any:
@@ -387,4 +394,4 @@ def _floats(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float64
             f"{name} has shape {array.shape} and dtype {array.dtype}: "
             f"must have shape {shape} and a numeric dtype"
         )
-    return np.ascontiguousarray(array, dtype=np.float64)
+    return _own(np.ascontiguousarray(array, dtype=np.float64))

@@ -39,6 +39,11 @@ _SHARED_SECTIONS = """
     (episode goodput - price) * horizon. `"goodput"`: tokens / latency of the round [tokens/s].
     `"tokens"`: tokens delivered. Or a callable of the info dict below (without `reward_terms`).
 
+    ## Attributes
+    `env.unwrapped.scenario` (overrides applied), `.price` [tokens/s], and `.tape`: the running
+    episode's `devices`, `channel_gain` and `run_length`, read-only. With them
+    `multispin_env.round.play_round` replays any round.
+
     ## Starting State
     Each device draws a task (its acceptance rate), a drafting speed and a position, and the first
     16 rounds of the tape are drawn. Nothing random depends on an action: the same seed gives the
@@ -75,8 +80,8 @@ _SHARED_SECTIONS = """
     | `reward_terms`      | dict        |          | the parts of the reward, by name          |
     | `episode_goodput`   | float       | tokens/s | at the end: tokens per second             |
 
-    In a cut round the parts (`drafting_s` and so on, `emitted`, the arrays) are those of the whole
-    round; only `tokens` and `latency_s` are cut.
+    Tokens and goodput are sums over all devices. In a cut round the parts (`drafting_s` and so on,
+    `emitted`, the arrays) are those of the whole round; only `tokens` and `latency_s` are cut.
 """
 
 
@@ -141,7 +146,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         self._running = False
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
         self.action_space = action_space(self.control, *shape)
-        self.observation_space = observation_space(self.control, *shape, observe_acceptance)
+        self.observation_space = observation_space(self.control, *shape, bool(observe_acceptance))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -158,6 +163,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         if options:
             raise ValueError(f"options = {options!r}: this environment knows no reset options")
         super().reset(seed=seed)
+        self._running = False  # until all of it has succeeded
         self._core.reset([0], [self.np_random])
         self._running = True
         observation = self._observation(self._core.observe())
@@ -194,9 +200,9 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             by every reset and step. None without a render mode.
         """
         if self.render_mode is None:
-            assert self.spec is not None
             gym.logger.warn(
-                f'render() needs a render mode: gym.make("{self.spec.id}", render_mode="rgb_array")'
+                "render() needs a render mode: "
+                f'gym.make("{self.control.id}", render_mode="rgb_array")'
             )
             return None
         if self._timeline is None:
@@ -211,6 +217,10 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         """Close the window, if there is one."""
         if self._made_painter is not None:
             self._made_painter.close()
+            self._made_painter = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_made_painter": None}  # a window cannot be copied
 
     def _picture(self, info: dict[str, Any] | None) -> None:
         """Lay out the round that `info` tells of, and show it in human mode."""
@@ -233,7 +243,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         """The running episode's draws: `channel_gain` and `run_length`, [rounds, K], read-only."""
         if not self._core.started(0):
             raise ResetNeeded("tape needs an episode: call reset() first")
-        return self._core.tape(0)
+        return self._core.tape_of(0)
 
     def _observation(self, outcome: Outcome) -> Observation:
         floats, integers = outcome[:2]
@@ -285,8 +295,9 @@ class DraftLengthEnv(MultiSpinEnv):
 
     In the correction protocol (paper B, default scenario `qwen2.5`) the rejected devices move one
     token distribution each, on the uplink or the downlink, with modes and powers by the rule
-    `correction`. In the upload protocol (paper A, `llama2`, `qwen3.5`) all drafts are uploaded
-    before verification, the band split optimally (Lemma 3).
+    `correction`; they share the band equally, and the round waits for the slowest. In the upload
+    protocol (paper A, `llama2`, `qwen3.5`) all drafts are uploaded before verification, the band
+    split optimally (Lemma 3).
 
     ## Action Space
     `MultiDiscrete([max_draft_length + 1] * K)`: tokens to draft, 0..max_draft_length. A device that
@@ -297,7 +308,7 @@ class DraftLengthEnv(MultiSpinEnv):
 
     | key               | dtype   | range       | unit    | meaning                   |
     | ----------------- | ------- | ----------- | ------- | ------------------------- |
-    | `snr_db`          | float32 | [-300, 300] | dB      | full-band SNR, this round |
+    | `snr_db`          | float32 | [-300, 300] | dB      | full-band UL SNR, this round |
     | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token        |
     | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token     |
 
@@ -335,8 +346,8 @@ class ModeSelectionEnv(MultiSpinEnv):
     The correction protocol (paper B) with draft lengths by a fixed policy. A step starts right
     after verification: the agent sees which drafts were rejected and sends each correction on the
     uplink (the device at its full power) or the downlink (all downlink devices share the server's
-    power, split by Lemma 1). The action closes the *pending* round, which is the reward; then the
-    next round is drafted and verified.
+    power, split by Lemma 1); the rejected devices share the band equally. The action closes the
+    *pending* round, which is the reward; then the next round is drafted and verified.
 
     ## Action Space
     `MultiBinary(K)`: 0 uplink, 1 downlink. Entries of devices that were not rejected are ignored.
@@ -347,7 +358,7 @@ class ModeSelectionEnv(MultiSpinEnv):
 
     | key               | dtype   | range                 | unit    | meaning                 |
     | ----------------- | ------- | --------------------- | ------- | ----------------------- |
-    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band SNR, pending  |
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band UL SNR, pending  |
     | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round       |
     | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token      |
     | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token   |
@@ -398,7 +409,7 @@ class JointEnv(MultiSpinEnv):
 
     | key               | dtype   | range                 | unit    | meaning                 |
     | ----------------- | ------- | --------------------- | ------- | ----------------------- |
-    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band SNR, pending  |
+    | `snr_db`          | float32 | [-300, 300]           | dB      | full-band UL SNR, pending  |
     | `next_snr_db`     | float32 | [-300, 300]           | dB      | of the next round       |
     | `token_latency_s` | float32 | [0, 10]               | s/token | to draft one token      |
     | `acceptance_rate` | float32 | [0, 1]                |         | acceptance of a token   |
@@ -454,7 +465,7 @@ class DraftBandwidthEnv(MultiSpinEnv):
 
     | key               | dtype   | range       | unit    | meaning                   |
     | ----------------- | ------- | ----------- | ------- | ------------------------- |
-    | `snr_db`          | float32 | [-300, 300] | dB      | full-band SNR, this round |
+    | `snr_db`          | float32 | [-300, 300] | dB      | full-band UL SNR, this round |
     | `token_latency_s` | float32 | [0, 10]     | s/token | to draft one token        |
     | `acceptance_rate` | float32 | [0, 1]      |         | acceptance of a token     |
 

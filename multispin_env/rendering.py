@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
+from multispin_env.model.channel import snr_db
 from multispin_env.model.latency import transmission_latency
 from multispin_env.scenario import CorrectionRadio, Scenario
 from multispin_env.tape import Tape
@@ -68,14 +69,13 @@ def timeline(
     k = scenario.num_devices
     index = 0 if info is None else info["round"]
     gain = tape.channel_gain[index]
-    full_snr = scenario.uplink_power_w * gain / scenario.noise_server_w
-    snr_db = 10.0 * np.log10(np.maximum(full_snr, 1e-30))
+    ratio_db = snr_db(scenario.uplink_power_w / scenario.noise_server_w * gain)
     horizon_s = scenario.episode.horizon_s
     length = f"{horizon_s:g} s" if horizon_s else f"{scenario.episode.rounds} rounds"
     if info is None:
         title = f"{scenario.name}, {k} devices, episode of {length}: no round yet"
         nothing = np.zeros(k, np.int64)
-        return Timeline(title, (), 1.0, snr_db, nothing, nothing.astype(bool))
+        return Timeline(title, (), 1.0, ratio_db, nothing, nothing.astype(bool))
 
     sending_s = _sending_times(scenario, gain, info)
     bars: list[Bar] = []
@@ -96,7 +96,7 @@ def timeline(
     if info["tokens"] == 0:
         title += "   (cut by the horizon)"
     emitted = info["accepted"] + 1
-    return Timeline(title, tuple(bars), whole_s, snr_db, emitted, info["drafted"] == 0)
+    return Timeline(title, tuple(bars), whole_s, ratio_db, emitted, info["drafted"] == 0)
 
 
 def _add_draft(bars: list[Bar], device: int, token_s: float, info: Mapping[str, Any]) -> float:
@@ -146,8 +146,11 @@ def draw_text(picture: Timeline, columns: int = 72) -> str:
                 start = min(int(bar.start_s * scale), columns - 1)
                 end = min(max(round(bar.end_s * scale), start + 1), columns)
                 row[start:end] = KINDS[bar.kind][2] * (end - start)
-        note = "dropped" if picture.dropped[device] else f"+{picture.emitted[device]}"
-        lines.append(f"{device:>4} {picture.snr_db[device]:>6.1f} dB |{''.join(row)}| {note}")
+        note = "  no draft" if picture.dropped[device] else ""
+        emitted = f"+{picture.emitted[device]}"
+        lines.append(
+            f"{device:>4} {picture.snr_db[device]:>6.1f} dB |{''.join(row)}| {emitted}{note}"
+        )
     legend = "  ".join(f"{letter} {name}" for name, _, letter in KINDS.values())
     lines.append(f"0 to {picture.duration_s:.3f} s; {legend}; +n tokens emitted")
     return "\n".join(lines) + "\n"
@@ -234,8 +237,11 @@ class Painter:
         self._text(
             surface, f"{round(picture.snr_db[device])} dB", (LEFT - 8, middle), size, right=True
         )
-        note = "dropped" if picture.dropped[device] else f"+{picture.emitted[device]}"
-        self._text(surface, note, (RIGHT + 6, middle), 15, centre=True)
+        if picture.dropped[device]:
+            self._text(surface, "no draft", (LEFT + 6, middle), 15, centre=True)
+        if picture.bars:
+            note = f"+{picture.emitted[device]}"
+            self._text(surface, note, (RIGHT + 8, middle), size, centre=True)
 
     def _legend(self, surface: Any) -> None:
         left = 12

@@ -24,6 +24,9 @@ import numpy as np
 Terms = dict[str, Any]
 Reward = str | Callable[[Mapping[str, Any]], Any]
 
+#: Largest price [tokens/s]; keeps rewards finite.
+PRICE_MAX: Final = 1e12
+
 REWARDS: Final = ("margin", "goodput", "tokens")
 
 
@@ -36,8 +39,9 @@ def check_reward(reward: Reward, price: float | None) -> None:
         return
     if reward != "margin":
         raise ValueError(f"price = {price!r}: only the reward 'margin' has a price, not {reward!r}")
-    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < np.inf:
-        raise ValueError(f"price = {price!r}: must be a finite number >= 0 [tokens/s]")
+    number = isinstance(price, int | float | np.integer | np.floating)
+    if isinstance(price, bool) or not number or not 0 <= price <= PRICE_MAX:
+        raise ValueError(f"price = {price!r}: must be a number in [0, {PRICE_MAX:g}] [tokens/s]")
 
 
 def terms(reward: Reward, price: Any, info: Mapping[str, Any]) -> Terms:
@@ -45,7 +49,7 @@ def terms(reward: Reward, price: Any, info: Mapping[str, Any]) -> Terms:
     if reward == "margin":
         return {"tokens": info["tokens"] * 1.0, "latency": -price * info["latency_s"]}
     if reward == "goodput":
-        return {"goodput": info["goodput"]}
+        return {"goodput": info["goodput"] * 1.0}  # a copy: infos share no memory
     if reward == "tokens":
         return {"tokens": info["tokens"] * 1.0}
     assert callable(reward)

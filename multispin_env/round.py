@@ -62,11 +62,27 @@ def play_round(
         index: the round, among those drawn.
         draft_length: tokens that each device drafts, integers [K].
         rule, downlink: how corrections travel: a rule of :func:`correction.correct`, or given
-            modes (`downlink`, [K]). Correction protocol only.
+            modes (`downlink`, [K], for example `info["mode"] == 1`). Correction protocol only.
         share: bandwidth shares [K] in place of Lemma 3's allocation. Upload protocol only.
     """
     scenario, devices = tape.scenario, tape.devices
-    drafted = np.asarray(draft_length, dtype=np.int64)
+    longest = scenario.max_draft_length
+    drafted = np.asarray(draft_length)
+    if (
+        drafted.shape != (scenario.num_devices,)
+        or drafted.dtype.kind not in "iu"
+        or not np.all((drafted >= 0) & (drafted <= longest))
+    ):
+        raise ValueError(
+            f"draft_length = {draft_length!r}: must be {scenario.num_devices} integers in "
+            f"[0, {longest}]"
+        )
+    if not 0 <= index < tape.num_rounds:
+        raise ValueError(f"index = {index!r}: must be in [0, {tape.num_rounds - 1}]")
+    if share is not None and scenario.protocol != "upload":
+        raise ValueError("share is for the upload protocol only")
+    if downlink is not None and (scenario.protocol == "upload" or rule != "optimal"):
+        raise ValueError("downlink gives the modes of corrections: leave `rule` at its default")
     gain = tape.channel_gain[index]
     accepted = np.minimum(tape.run_length[index], drafted)
     rejected = (accepted < drafted).astype(np.int64)
@@ -101,7 +117,7 @@ def play_round(
         bandwidth_hz, communication_s = given.bandwidth_hz, float(given.latency_s) - drafting_s
         mode = np.where(drafted > 0, 0, -1)
         power_w = np.where(drafted > 0, scenario.uplink_power_w, 0.0)
-    longest = MAX_ROUND_S - drafting_s - scenario.verification_s
+    most_s = MAX_ROUND_S - drafting_s - scenario.verification_s
     return Round(
         drafted,
         accepted,
@@ -111,5 +127,5 @@ def play_round(
         bandwidth_hz,
         drafting_s,
         scenario.verification_s,
-        min(communication_s, longest),
+        min(communication_s, most_s),
     )

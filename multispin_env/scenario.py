@@ -12,6 +12,8 @@ exists is valid.
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +32,21 @@ FADINGS: Final = ("rayleigh", "none")
 
 #: Fields that change no physics: overriding only these keeps a preset's computed reference.
 NOT_PHYSICS: Final = frozenset(
-    {"name", "models", "episode", "reference_draft_length", "reference_goodput"}
+    {
+        "name",
+        "models",
+        "episode",
+        "reference_draft_length",
+        "reference_goodput",
+        "reference_physics",
+    }
 )
 
 #: Slowest drafting that a device may have [s/token]; bounds the observation space.
 MAX_TOKEN_LATENCY_S: Final = 10.0
+
+#: Least duration of a round [s]; keeps goodputs finite.
+MIN_ROUND_S: Final = 1e-9
 
 PerDevice = float | tuple[float, ...]
 Check = Callable[[str, Any], Any]
@@ -282,7 +294,7 @@ class Episode(_Section):
     """An episode's length: simulated seconds, or a number of rounds. Exactly one is given."""
 
     PREFIX: ClassVar[str] = "episode."
-    horizon_s: float | None = _checked(_optional(_number(1e-6, MAX_ROUND_S)), None)
+    horizon_s: float | None = _checked(_optional(_number(1e-6, MAX_ROUND_S / 2)), None)
     rounds: int | None = _checked(_integer(1, 10**9, optional=True), None)
 
     def __post_init__(self) -> None:
@@ -355,9 +367,13 @@ class Scenario(_Section):
     radio                         :class:`CorrectionRadio` or :class:`UploadRadio`
     channel                       :class:`DistanceChannel` or :class:`UniformChannel`
     episode                       :class:`Episode`
-    reference_draft_length        best common length [tokens]; computed if left out
+    reference_draft_length        a good common length [tokens]; computed if left out
     reference_goodput             default price of a second [tokens/s]; as above
+    reference_physics             fingerprint of what the two were computed for
     ============================  ===================================================  ==========
+
+    The two reference values hold for one physics only. Where `reference_physics` is given and is
+    not the :attr:`fingerprint` of the rest, as in an edited copy, all three are dropped.
 
     Raises:
         ValueError: a field is unknown, missing or outside its range; the message names it.
@@ -377,6 +393,7 @@ class Scenario(_Section):
     episode: Episode = _checked(_section(Episode))
     reference_draft_length: int | None = _checked(_integer(0, 1000, optional=True), None)
     reference_goodput: float | None = _checked(_optional(_number(0.0, 1e12)), None)
+    reference_physics: str | None = _checked(_optional(_text), None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -386,11 +403,15 @@ class Scenario(_Section):
                 f"radio is a {type(self.radio).__name__}: "
                 f"the {self.protocol} protocol takes a {wanted.__name__}"
             )
-        if self.verification.fixed_s + self.verification.per_device_s <= 0:
-            raise ValueError(
-                "verification.fixed_s and verification.per_device_s are both 0: "
-                "a round must take time, one of them must be above 0"
+        if self.verification_s < MIN_ROUND_S:
+            raise _fail(
+                "verification.fixed_s + num_devices * verification.per_device_s",
+                self.verification_s,
+                f"at least {MIN_ROUND_S:g} s, for a round must take time",
             )
+        if self.reference_physics not in (None, self.fingerprint):
+            for name in ("reference_draft_length", "reference_goodput", "reference_physics"):
+                object.__setattr__(self, name, None)
         if self.reference_draft_length is not None and (
             self.reference_draft_length > self.max_draft_length
         ):
@@ -421,6 +442,17 @@ class Scenario(_Section):
                     f"{name} lists {len(value)} values: must list num_devices = "
                     f"{self.num_devices}, or give one number for all"
                 )
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the physics: of all but the name, the models, the episode and the reference."""
+        physics = {
+            item.name: _plain(getattr(self, item.name))
+            for item in fields(self)
+            if item.name not in NOT_PHYSICS
+        }
+        text = json.dumps(physics, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     # ---- derived quantities, each in one place --------------------------------------------
 
@@ -581,7 +613,8 @@ def _make(cls: Any, prefix: str, values: Mapping[str, Any]) -> Any:
         if item.default is MISSING and item.name not in values
     ]
     if missing:
-        raise ValueError(f"the scenario lacks {', '.join(missing)}")
+        hint = "; a table replaces its whole section, change single fields by their dotted names"
+        raise ValueError(f"the scenario lacks {', '.join(missing)}{hint if prefix else ''}")
     return cls(**values)
 
 
@@ -628,9 +661,12 @@ def _override(data: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
     ):  # the fields of the two kinds have nothing in common but the fading
         data["channel"] = {key: channel[key] for key in ("fading",) if key in channel}
     data["tasks"] = _task_table(data.get("tasks"))
-    if any(str(name).split(".")[0] not in NOT_PHYSICS for name in overrides):
-        data.pop("reference_draft_length", None)
-        data.pop("reference_goodput", None)
+    physics_changes = any(str(name).split(".")[0] not in NOT_PHYSICS for name in overrides)
+    for name in ("reference_draft_length", "reference_goodput"):
+        if physics_changes:
+            data.pop(name, None)
+        if name in overrides:  # given, not computed: it holds whatever the physics
+            data.pop("reference_physics", None)
     for name, value in overrides.items():
         *parents, leaf = str(name).split(".", 1) if "." in str(name) else [str(name)]
         table = data

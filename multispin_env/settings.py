@@ -79,7 +79,7 @@ def make_core(
         batched: whether the shell hands out arrays over cells (and a callable `draft_policy`
             sees such), or the numbers and arrays of one cell.
     """
-    if correction not in RULES:
+    if not isinstance(correction, str) or correction not in RULES:
         names = ", ".join(map(repr, RULES))
         raise ValueError(f"correction = {correction!r}: must be one of {names}")
     if correction != "optimal" and scenarios[0].protocol == "upload":
@@ -89,6 +89,8 @@ def make_core(
         )
     if correction != "optimal" and control.mode:
         raise ValueError(f"correction = {correction!r}: in {control.id} the agent picks the modes")
+    if isinstance(draft_policy, str) and not observe_acceptance:
+        raise ValueError(f"draft_policy = {draft_policy!r}: solvers need observe_acceptance=True")
     if draft_policy is not None and (control.draft or not control.mode):
         raise ValueError(f"draft_policy is given: in {control.id} the agent picks the lengths")
     if not isinstance(observe_acceptance, bool | np.bool_):
@@ -119,14 +121,20 @@ def prices(reward: Reward, price: float | None, scenarios: list[Scenario]) -> ND
         return np.zeros(len(scenarios))
     if price is not None:
         return np.full(len(scenarios), float(price))
-    return np.array([solvers.reference(s).goodput for s in scenarios])
+    return _for_each(scenarios, solvers.reference_goodput)
+
+
+def _for_each(scenarios: list[Scenario], function: Callable[[Scenario], Any]) -> NDArray[Any]:
+    """A function of every cell's scenario, computed once for each distinct object, [N]."""
+    values = {id(s): function(s) for s in {id(s): s for s in scenarios}.values()}
+    return np.array([values[id(s)] for s in scenarios])
 
 
 def _fixed_draft(given: int | Sequence[int] | None, scenarios: list[Scenario]) -> NDArray[np.int64]:
     """Lengths [N, K] that are the same in every round: the given ones, or the reference."""
     num_devices, longest = scenarios[0].num_devices, scenarios[0].max_draft_length
     if given is None:
-        lengths = np.array([[solvers.reference(s).draft_length] for s in scenarios])
+        lengths = _for_each(scenarios, solvers.reference_draft_length)[:, None]
     else:
         lengths = np.asarray(given)
         if (

@@ -81,9 +81,17 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         draft_policy: DraftPolicyLike | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        max_episode_steps: int | None = None,
     ) -> None:
-        if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+        if max_episode_steps is not None:
+            raise ValueError(
+                f"max_episode_steps = {max_episode_steps!r}: episodes end as the scenario says; "
+                'use overrides={"episode.rounds": ...}'
+            )
+        whole = isinstance(num_envs, int | np.integer) and not isinstance(num_envs, bool)
+        if not whole or num_envs < 1:
             raise ValueError(f"num_envs = {num_envs!r}: must be an integer above 0")
+        num_envs = int(num_envs)
         if render_mode is not None:
             raise ValueError(
                 f"render_mode = {render_mode!r}: a vector environment does not render; "
@@ -107,7 +115,9 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         )
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
         self.single_action_space = action_space(self.control, *shape)
-        self.single_observation_space = observation_space(self.control, *shape, observe_acceptance)
+        self.single_observation_space = observation_space(
+            self.control, *shape, bool(observe_acceptance)
+        )
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
@@ -123,8 +133,8 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         """Start episodes in all lanes, or in those of `options["reset_mask"]`."""
         lanes = self._lanes_to_reset(options)
         seeds = self._seeds(seed)
-        if isinstance(seed, int):
-            super().reset(seed=seed)
+        if isinstance(seed, int | np.integer):
+            super().reset(seed=int(seed))
         if not self._generators:
             self._generators = [seeding.np_random(s)[0] for s in seeds]
         else:
@@ -158,14 +168,13 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
             self._start(restarted)
         outcome = core.play(decision, idle)
         truncated = outcome[-1][-1].astype(np.bool_)
+        self._over = truncated.copy()
         infos, reward = self._infos(outcome, idle, truncated)
         if restarted.size:
             core.observe_into(outcome, ~idle)
             infos["_time_s"][:] = True  # a lane that restarts says that its time is 0
         if mode is AutoresetMode.SAME_STEP and truncated.any():
             infos = self._restart_in_step(outcome, infos, np.flatnonzero(truncated))
-        else:
-            self._over = truncated.copy()
         terminated = np.zeros(self.num_envs, np.bool_)
         return self._observations(outcome), reward, terminated, truncated, infos
 
@@ -174,7 +183,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         """The draws of every lane's running episode, as the scalar environment's `tape`."""
         if not self._started:
             raise ResetNeeded("tapes need episodes: call reset() first")
-        return [self._core.tape(n) for n in range(self.num_envs)]
+        return [self._core.tape_of(n) for n in range(self.num_envs)]
 
     # ---- starting episodes -----------------------------------------------------------------
 
@@ -188,12 +197,15 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
             return [None] * self.num_envs
         if isinstance(seed, int | np.integer):
             return [int(seed) + n for n in range(self.num_envs)]
-        seeds = list(seed)
-        if len(seeds) != self.num_envs:
+        if not isinstance(seed, list | tuple | np.ndarray) or len(seed) != self.num_envs:
             raise ValueError(
-                f"seed lists {len(seeds)} seeds: must be one for each of {self.num_envs} lanes"
+                f"seed = {seed!r}: must be an integer, or a list of one for each of "
+                f"{self.num_envs} lanes"
             )
-        return seeds
+        for one in seed:
+            if one is not None and (not isinstance(one, int | np.integer) or one < 0):
+                raise ValueError(f"seed lists {one!r}: must be integers >= 0, or None")
+        return [None if one is None else int(one) for one in seed]
 
     def _lanes_to_reset(self, options: dict[str, Any] | None) -> NDArray[np.int64]:
         everything = np.arange(self.num_envs)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
+
+#: Bandwidth share of a flat action's lower end, relative to the upper end.
+LEAST_SHARE: Final = 0.01
 
 
 def flat_action_space(inner: spaces.Space[Any]) -> spaces.Box:
@@ -21,8 +25,10 @@ def flat_action_space(inner: spaces.Space[Any]) -> spaces.Box:
 def unflatten_action(flat: Any, inner: spaces.Space[Any]) -> dict[str, NDArray[Any]]:
     """The Dict action that a flat one, or a batch [N, 2K] of them, stands for.
 
-    The first K entries are lengths, round((a + 1) / 2 * max_draft_length), the others bandwidth
-    shares, (a + 1) / 2. Values outside [-1, 1] (an unsquashed Gaussian policy) are clipped.
+    With u = (a + 1) / 2, the first K entries are lengths, round(u * max_draft_length), the others
+    bandwidth shares, 0.01 + 0.99 u. Values outside [-1, 1] (an unsquashed Gaussian policy) are
+    clipped. The least share is not 0, because a device that drafts without a band never finishes,
+    and a clipped Gaussian is at its bound all the time.
 
     Raises:
         ValueError: a wrong shape, or a value that is not finite.
@@ -37,8 +43,24 @@ def unflatten_action(flat: Any, inner: spaces.Space[Any]) -> dict[str, NDArray[A
     lengths, shares = np.split((np.clip(values, -1.0, 1.0) + 1.0) / 2.0, 2, axis=-1)
     return {
         "draft_length": np.rint(lengths * (lengths_space.nvec - 1)).astype(np.int64),
-        "bandwidth": shares.astype(np.float32),
+        "bandwidth": (LEAST_SHARE + (1.0 - LEAST_SHARE) * shares).astype(np.float32),
     }
+
+
+def flatten_action(action: Mapping[str, Any], inner: spaces.Space[Any]) -> NDArray[np.float32]:
+    """The flat action [..., 2K] that stands for a Dict action: the inverse of the above.
+
+    Shares are scaled so that the largest is 1; none is below the least.
+    """
+    assert isinstance(inner, spaces.Dict)
+    lengths_space = inner["draft_length"]
+    assert isinstance(lengths_space, spaces.MultiDiscrete)
+    shares = np.asarray(action["bandwidth"], dtype=np.float64)
+    largest = np.max(shares, axis=-1, keepdims=True)
+    shares = np.where(largest > 0, shares / np.where(largest > 0, largest, 1.0), 1.0)
+    units = (np.maximum(shares, LEAST_SHARE) - LEAST_SHARE) / (1.0 - LEAST_SHARE)
+    lengths = np.asarray(action["draft_length"]) / np.maximum(lengths_space.nvec - 1, 1)
+    return np.concatenate([2.0 * lengths - 1.0, 2.0 * units - 1.0], axis=-1).astype(np.float32)
 
 
 class FlattenBandwidth(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
@@ -78,13 +100,13 @@ class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], Rec
                 f"env has observation space {inner}: FlatObservation wraps multispin/*"
             )
         self._keys = tuple(inner.spaces)
+        self._longest = np.float32(self.get_wrapper_attr("scenario").max_draft_length)
         low = self.observation({key: _bound(inner[key], "low") for key in self._keys})
         high = self.observation({key: _bound(inner[key], "high") for key in self._keys})
         self.observation_space = spaces.Box(low, high, dtype=np.float32)
 
     def observation(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """The flat vector of a Dict observation."""
-        longest = self.get_wrapper_attr("scenario").max_draft_length
         parts = []
         for key in self._keys:
             value: NDArray[Any] = np.asarray(observation[key], dtype=np.float32)
@@ -93,7 +115,7 @@ class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], Rec
             elif key == "token_latency_s":
                 value = value * np.float32(30.0)
             elif key in ("draft_length", "accepted"):
-                value = value / np.float32(longest)
+                value = value / self._longest
             elif key.endswith("_count"):
                 value = np.log1p(value) / np.float32(10.0)
             parts.append(value)

@@ -2,8 +2,8 @@
 
     python scripts/make_gif.py                  # writes docs/episode.gif
 
-Draft lengths are those of `solvers.drop_worst`: devices in a deep fade are dropped, the others
-draft one common length.
+Draft lengths are those of `solvers.deadline`: devices in a deep fade are dropped, the others draft
+until a common deadline.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
         overrides={"radio.uplink_power_dbm": 10},
         render_mode="rgb_array",
     )
-    policy = draft_policy("drop_worst", [env.unwrapped.scenario])
+    policy = draft_policy("deadline", [env.unwrapped.scenario])
     observation, _ = env.reset(seed=options.seed)
     frames = []
     for _ in trange(options.rounds, unit="round"):

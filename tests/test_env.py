@@ -403,12 +403,12 @@ def test_joint_drafts_the_next_round_and_closes_the_pending_one():
         assert np.array_equal(info["mode"] == 1, (action[20:] == 1) & (shown["rejected"] == 1))
 
 
-@pytest.mark.parametrize("policy", [5, [1, 2, 3, 4], "drop_worst"])
+@pytest.mark.parametrize("policy", [5, [1, 2, 3, 4], "deadline"])
 def test_draft_policies_by_value_and_name(policy):
     env = gym.make(IDS[1], overrides=SMALL, draft_policy=policy)
     observation, _ = env.reset(seed=0)
     for _ in range(5):
-        if policy != "drop_worst":
+        if policy != "deadline":
             assert np.array_equal(observation["draft_length"], np.broadcast_to(policy, 4))
         observation, *_ = env.step(np.zeros(4, np.int8))
 
@@ -725,7 +725,7 @@ def test_bad_actions_raise_and_change_nothing(env_id, action, message):
         (IDS[1], {"draft_policy": 21}, "draft_policy = 21"),
         (IDS[1], {"draft_policy": [1, 2]}, "draft_policy"),
         (IDS[1], {"draft_policy": 1.5}, "draft_policy = 1.5"),
-        (IDS[1], {"draft_policy": "oracle"}, "draft_policy = 'oracle'.*'drop_worst'"),
+        (IDS[1], {"draft_policy": "oracle"}, "draft_policy = 'oracle'.*'deadline'"),
     ],
 )
 def test_bad_arguments_raise(env_id, kwargs, message):

@@ -376,7 +376,9 @@ def test_bad_arguments_raise(kwargs, message):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"seed": [1]}, "seed lists 1 seeds"),
+        ({"seed": [1]}, r"seed = \[1\]: must be an integer, or a list of one for each of 2"),
+        ({"seed": 1.5}, "seed = 1.5"),
+        ({"seed": [1, -2]}, "seed lists -2"),
         ({"options": {"power": 1}}, "reset_mask"),
         ({"options": {"reset_mask": [True, False]}}, "reset_mask"),
         ({"options": {"reset_mask": np.zeros(2, bool)}}, "at least one"),

@@ -11,7 +11,12 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 import multispin_env  # noqa: F401 (registers the environments)
-from multispin_env.wrappers import FlatObservation, FlattenBandwidth, unflatten_action
+from multispin_env.wrappers import (
+    FlatObservation,
+    FlattenBandwidth,
+    flatten_action,
+    unflatten_action,
+)
 
 K = 4
 SMALL = {"num_devices": K, "reference_goodput": 150.0, "reference_draft_length": 5}
@@ -45,12 +50,11 @@ def test_flat_action_space():
 @pytest.mark.parametrize(
     ("entry", "length", "share"),
     [
-        (-1.0, 0, 0.0),
+        (-1.0, 0, 0.01),
         (1.0, 25, 1.0),
-        (0.6, 20, 0.8),
-        (-0.6, 5, 0.2),
-        (0.04, 13, 0.52),
-        (-0.04, 12, 0.48),
+        (0.6, 20, 0.802),
+        (-0.6, 5, 0.208),
+        (0.0, 12, 0.505),
     ],
 )
 def test_ends_and_middle_of_a_flat_action(entry, length, share):
@@ -76,7 +80,7 @@ def test_lengths_are_rounded_to_the_nearest(longest, offset):
 def test_halves_keep_the_order_of_the_devices():
     action = flattened().action(np.array([-1.0, -0.2, 0.2, 1.0, 1.0, 0.5, -0.5, -1.0]))
     assert action["draft_length"].tolist() == [0, 10, 15, 25]
-    assert action["bandwidth"].tolist() == [1.0, 0.75, 0.25, 0.0]
+    np.testing.assert_allclose(action["bandwidth"], [1.0, 0.7525, 0.2575, 0.01], rtol=1e-6)
 
 
 @pytest.mark.parametrize("excess", [1.0000001, 1.5, 100.0, 1e300])
@@ -86,7 +90,7 @@ def test_entries_outside_are_clipped(excess):
     assert over["draft_length"].tolist() == [25] * K
     assert over["bandwidth"].tolist() == [1.0] * K
     assert under["draft_length"].tolist() == [0] * K
-    assert under["bandwidth"].tolist() == [0.0] * K
+    np.testing.assert_allclose(under["bandwidth"], 0.01)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -149,7 +153,7 @@ def test_flat_step_equals_the_step_with_the_dict():
     wrapped.reset(seed=3)
     plain.reset(seed=3)
     entries = np.array([-1.0, -0.2, 0.2, 1.0, 1.0, 0.5, -0.5, 1.0])
-    shares = np.array([1.0, 0.75, 0.25, 1.0], np.float32)
+    shares = np.array([1.0, 0.7525, 0.2575, 1.0]).astype(np.float32)
     action = {"draft_length": np.array([0, 10, 15, 25]), "bandwidth": shares}
     for _ in range(5):
         one, other = wrapped.step(entries), plain.step(action)
@@ -397,3 +401,26 @@ def test_wrapped_environments_run_in_gymnasiums_vector():
     vector.action_space.seed(11)
     assert vector.observation_space.contains(vector.step(vector.action_space.sample())[0])
     vector.close()
+
+
+def test_a_flat_action_never_leaves_a_drafting_device_without_a_band():
+    env = flattened(rounds=200)
+    env.reset(seed=0)
+    generator = np.random.default_rng(0)
+    for _ in range(100):
+        info = env.step(generator.normal(size=2 * K))[4]
+        assert np.all(info["bandwidth_hz"][info["drafted"] > 0] > 0)
+
+
+def test_flatten_action_is_the_inverse():
+    inner = make().action_space
+    generator = np.random.default_rng(1)
+    lengths = generator.integers(0, 26, (5, K))
+    shares = generator.uniform(0.05, 1.0, (5, K)).astype(np.float32)
+    shares /= shares.max(axis=1, keepdims=True)
+    flat_actions = flatten_action({"draft_length": lengths, "bandwidth": shares}, inner)
+    back = unflatten_action(flat_actions, inner)
+    np.testing.assert_array_equal(back["draft_length"], lengths)
+    np.testing.assert_allclose(back["bandwidth"], shares, rtol=1e-5)
+    zero = {"draft_length": lengths[0], "bandwidth": np.zeros(K)}
+    np.testing.assert_allclose(unflatten_action(flatten_action(zero, inner), inner)["bandwidth"], 1)

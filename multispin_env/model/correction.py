@@ -198,7 +198,7 @@ def correct(
     noise_server = np.asarray(noise_server_w_hz, dtype=np.float64) * band
     noise_device = np.asarray(noise_device_w_hz, dtype=np.float64) * band[..., None]
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        uplink_snr = np.asarray(uplink_power_w) * gain / noise_server[..., None]
+        uplink_snr = np.asarray(uplink_power_w) / noise_server[..., None] * gain
         downlink_cost_w = noise_device / gain
     mode, power_w = devices(0, np.int64), devices(0.0)
     latency_s = cells(0.0)

@@ -21,8 +21,6 @@ from typing import Any, Final, TypeVar, cast
 import numba
 import numpy as np
 
-from multispin_env.model.latency import MAX_ROUND_S
-
 # Rules that choose the mode of each rejected device.
 OPTIMAL: Final = 0  # Lemma 2
 UPLINK: Final = 1  # every device uploads its draft distribution
@@ -39,7 +37,7 @@ def compiled(function: _Function) -> _Function:
     """Compile with numba, cached on disk; division by zero gives inf, as in numpy."""
     try:
         result = numba.njit(cache=True, error_model="numpy")(function)
-    except RuntimeError:  # no folder to write the cache to, for example a read-only installation
+    except (RuntimeError, OSError):  # no folder to write the cache to
         result = numba.njit(error_model="numpy")(function)
     return cast("_Function", result)
 
@@ -628,9 +626,8 @@ def bound_between(
 BLOCK: Final = 16  # rounds drawn at a time
 
 # Rows of `cell` [..., N]: constants of each cell.
-BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, HORIZON_S, MAX_ROUNDS, FADES = range(
-    7
-)
+BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, FADES = range(5)
+HORIZON_S, MAX_ROUNDS, LONGEST_ROUND_S = range(5, 8)
 # Rows of `device` [..., N, K]: constants of each device, most of them drawn at reset. UNIT_SNR is
 # the full-band uplink SNR of a unit gain.
 (
@@ -852,7 +849,8 @@ def account(full, idle, cell, time_s, counter, memory, accepted, rejected, cell_
         emitted = num_accepted + num_devices
 
         computing_s = cell_float[DRAFTING_S, n] + cell[VERIFICATION_S, n]
-        communication_s = min(cell_float[COMMUNICATION_S, n], MAX_ROUND_S - computing_s)
+        most_s = cell[LONGEST_ROUND_S, n] - computing_s
+        communication_s = min(cell_float[COMMUNICATION_S, n], most_s)
         latency_s = computing_s + communication_s
         horizon_s = cell[HORIZON_S, n]
         end_s = time_s[n] + latency_s

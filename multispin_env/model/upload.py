@@ -29,7 +29,7 @@ class Allocation:
 def spectral_efficiency(power_w: ArrayLike, channel_gain: ArrayLike, noise_w: ArrayLike) -> Any:
     """Bits per second and hertz: r = log2(1 + p H / N0), N0 the total noise power (A-8)."""
     with np.errstate(under="ignore"):
-        snr = np.asarray(power_w) * np.asarray(channel_gain, dtype=np.float64) / noise_w
+        snr = np.asarray(power_w) / noise_w * np.asarray(channel_gain, dtype=np.float64)
         return np.log1p(snr) / np.log(2.0)
 
 

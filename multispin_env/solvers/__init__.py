@@ -12,8 +12,13 @@ from multispin_env.solvers.corrections import (
     uniform,
 )
 from multispin_env.solvers.policies import DRAFT_SOLVERS, draft_policy
+from multispin_env.solvers.pricing import (
+    Reference,
+    reference,
+    reference_draft_length,
+    reference_goodput,
+)
 from multispin_env.solvers.problems import CorrectionProblem, UploadProblem
-from multispin_env.solvers.reference import Reference, drop_worst, reference
 from multispin_env.solvers.uploads import (
     UploadDecision,
     centralised,
@@ -37,7 +42,6 @@ __all__ = [
     "computation_only",
     "deadline",
     "draft_policy",
-    "drop_worst",
     "exact",
     "fixed",
     "greedy",
@@ -46,6 +50,8 @@ __all__ = [
     "homogeneous_closed_form",
     "point_to_point",
     "reference",
+    "reference_draft_length",
+    "reference_goodput",
     "uniform",
     "uniform_bandwidth",
 ]

@@ -217,6 +217,15 @@ def uniform(
     return best
 
 
+def uniform_goodputs(
+    problem: CorrectionProblem, rule: str = "optimal", *, samples: int = 128, seed: int = 0
+) -> Floats:
+    """Goodput of every common length on the same outcomes [tokens/s], [gamma_max + 1]."""
+    round_ = _Round(problem, rule, samples, seed)
+    commons = range(round_.longest + 1)
+    return np.array([round_.goodput(np.full(problem.num_devices, n)) for n in commons])
+
+
 def computation_only(
     problem: CorrectionProblem,
     rule: str = "optimal",
@@ -271,7 +280,8 @@ def deadline(
     all it can until a deadline. For a given deadline the set is improved by the best single flip
     (one pass over the outcomes values all K of them) until none helps; deadlines are tried first
     from coarse to fine on few outcomes, then next to the best one on all, and last devices are
-    swapped. A local search: tests and `scripts/solver_quality.py` say how far it is from the optimum.
+    swapped. A local search: against full enumeration of small rounds it loses 0.01 % on average and
+    under 1 % at worst (tests/solvers).
 
     Args:
         problem: the round.
@@ -297,8 +307,8 @@ def deadline(
         found = search.improve(n * slowest, best.drafts if best.drafts.any() else everybody)
         worse = 0 if found.value > best.value else worse + 1
         best = max(best, found, key=lambda state: state.value)
-    # Then, on all outcomes, its neighbours, and the deadlines around the best two, where the slowest
-    # devices miss a token.
+    # Then, on all outcomes, its neighbours, and the deadlines around the best two, where the
+    # slowest devices miss a token.
     search = _Search(full, price)
     near = [search.improve(best.deadline_s + i * slowest, best.drafts) for i in (0, -1, 1)]
     near.sort(key=lambda state: -state.value)

@@ -10,11 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multispin_env.scenario import Scenario
+from multispin_env.solvers.corrections import computation_only, deadline, greedy, uniform
 from multispin_env.solvers.problems import pose_observed
-from multispin_env.solvers.reference import drop_worst
 
 #: Solvers that can draft for an environment in which the agent only picks modes.
-DRAFT_SOLVERS: Final[dict[str, Callable[..., Any]]] = {"drop_worst": drop_worst}
+DRAFT_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
+    "computation_only": computation_only,
+    "deadline": deadline,
+    "greedy": greedy,
+    "uniform": uniform,
+}
 
 
 def draft_policy(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ def _variates(samples: int, num_devices: int, seed: int) -> tuple[Floats, Intege
     return exponential, coins
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CorrectionProblem:
     """One round of the correction protocol (paper B), before drafting.
 
@@ -112,7 +112,7 @@ class CorrectionProblem:
         ranges: dict[str, tuple[int | None, float, float]] = {
             "acceptance_rate": (k, 0.0, 1.0),
             "token_latency_s": (k, 1e-12, 1e6),
-            "channel_gain": (k, 0.0, 1e30),
+            "channel_gain": (k, 0.0, 1e90),
             "uplink_power_w": (k, 0.0, 1e30),
             "downlink_power_w": (None, 0.0, 1e40),
             "payload_bits": (None, 1.0, 1e18),
@@ -191,8 +191,15 @@ class CorrectionProblem:
         return _check_lengths(draft_length, self.num_devices, 0, self.max_draft_length)
 
     def _radio(self) -> dict[str, Any]:
-        names = [f.name for f in fields(self)][2:9]  # channel_gain ... noise_device_w_hz
-        return {name: getattr(self, name) for name in names}
+        return {
+            "channel_gain": self.channel_gain,
+            "uplink_power_w": self.uplink_power_w,
+            "downlink_power_w": self.downlink_power_w,
+            "payload_bits": self.payload_bits,
+            "bandwidth_hz": self.bandwidth_hz,
+            "noise_server_w_hz": self.noise_server_w_hz,
+            "noise_device_w_hz": self.noise_device_w_hz,
+        }
 
     def _sampled(self, lengths: Integers, rule: str, samples: int, seed: int) -> float:
         _check_integer("samples", samples, 1)
@@ -238,7 +245,7 @@ class CorrectionProblem:
         return float(probability @ latency)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class UploadProblem:
     """One round of the upload protocol (paper A), before drafting.
 
