@@ -9,15 +9,19 @@ It follows Stable-Baselines3's `predict`, for one observation or a batch of them
 `evaluate_policy` runs it like a trained model.
 """
 
+from baselines.analytical import CorrectionSolver, ModeRule, UploadSolver
 from baselines.policy import Context, Policy
 from baselines.registry import make, names, register
 from baselines.simple import FixedDraftLength, RandomPolicy
 
 __all__ = [
     "Context",
+    "CorrectionSolver",
     "FixedDraftLength",
+    "ModeRule",
     "Policy",
     "RandomPolicy",
+    "UploadSolver",
     "make",
     "names",
     "register",

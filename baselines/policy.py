@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from multispin_env.scenario import Scenario
-from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, Control
+from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, Control, action_space
+from multispin_env.wrappers import flatten_action
 
 Observation = Mapping[str, NDArray[Any]]
 
@@ -26,10 +27,12 @@ class Context:
 
     control: Control
     scenario: Scenario
+    informed: bool = True  #: acceptance rates are observed, not only feedback
+    flat: bool = False  #: actions go through :class:`multispin_env.wrappers.FlattenBandwidth`
 
     @classmethod
-    def of(cls, env: gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any] | Scenario) -> Context:
-        """The context of an environment, a vector environment, or a scenario.
+    def of(cls, env: Any) -> Context:
+        """The context of an environment, a vector environment (also SB3's), or a scenario.
 
         A scenario alone stands for the draft-length control.
 
@@ -40,16 +43,17 @@ class Context:
         if isinstance(env, Scenario):
             return cls(DRAFT_LENGTH, env)
         inner: Any = getattr(env, "unwrapped", None)
-        if isinstance(inner, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv):
+        control, scenarios = getattr(inner, "control", None), getattr(inner, "scenarios", None)
+        if control is None and hasattr(inner, "get_attr"):  # Sync, Async or SB3's vectors
             control, scenarios = inner.get_attr("control")[0], list(inner.get_attr("scenario"))
-        else:
-            control = getattr(inner, "control", None)
-            scenarios = getattr(inner, "scenarios", [getattr(inner, "scenario", None)])
+        scenarios = scenarios or [getattr(inner, "scenario", None)]
         if not isinstance(control, Control) or not isinstance(scenarios[0], Scenario):
             raise ValueError(f"env = {env!r}: must be a multispin/* environment or a Scenario")
         if any(other != scenarios[0] for other in scenarios):
             raise ValueError("env has lanes with different scenarios: a policy belongs to one")
-        return cls(control, scenarios[0])
+        shown = getattr(inner, "single_observation_space", inner.observation_space)
+        flat = control.bandwidth and isinstance(env.action_space, spaces.Box)
+        return cls(control, scenarios[0], "acceptance_rate" in shown.spaces, flat)
 
 
 class Policy(ABC):
@@ -62,6 +66,10 @@ class Policy(ABC):
     def __init__(self, context: Context) -> None:
         self.control = context.control
         self.scenario = context.scenario
+        self._space = action_space(
+            self.control, self.scenario.num_devices, self.scenario.max_draft_length
+        )
+        self._flat = context.flat
 
     @staticmethod
     def fits(context: Context) -> bool:
@@ -83,10 +91,18 @@ class Policy(ABC):
             episode_start: unused likewise.
             deterministic: unused by policies that do not sample.
         """
+        if not isinstance(observation, Mapping):
+            raise ValueError(
+                f"observation is a {type(observation).__name__}: these policies read the Dict "
+                "observation, without FlatObservation"
+            )
         batched = np.ndim(observation["snr_db"]) == 2
+        rows = observation if batched else {k: np.asarray(v)[None] for k, v in observation.items()}
+        action = self.act(rows)
+        if self._flat:
+            action = flatten_action(action, self._space)
         if batched:
-            return self.act(observation), state
-        action = self.act({key: np.asarray(value)[None] for key, value in observation.items()})
+            return action, state
         if isinstance(action, dict):
             return {key: value[0] for key, value in action.items()}, state
         return action[0], state

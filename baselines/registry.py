@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from baselines.analytical import (
+    CORRECTION_SOLVERS,
+    UPLOAD_SOLVERS,
+    CorrectionSolver,
+    ModeRule,
+    UploadSolver,
+)
 from baselines.policy import Context, Policy
 from baselines.simple import FixedDraftLength, RandomPolicy
 
-_POLICIES: Final[dict[str, type[Policy]]] = {
-    "fixed": FixedDraftLength,
-    "random": RandomPolicy,
+#: A policy's class, and the options that its name stands for.
+_POLICIES: Final[dict[str, tuple[type[Policy], dict[str, Any]]]] = {
+    "fixed": (FixedDraftLength, {}),
+    "random": (RandomPolicy, {}),
+    **{name: (CorrectionSolver, {"solver": name}) for name in CORRECTION_SOLVERS},
+    **{name: (UploadSolver, {"solver": name}) for name in UPLOAD_SOLVERS},
+    "optimal_modes": (ModeRule, {"rule": "optimal"}),
+    "all_uplink": (ModeRule, {"rule": "uplink"}),
+    "all_downlink": (ModeRule, {"rule": "downlink"}),
 }
 
 
@@ -21,13 +34,16 @@ def register(name: str, policy: type[Policy]) -> None:
     """
     if name in _POLICIES:
         raise ValueError(f"name = {name!r}: is taken; choose another")
-    _POLICIES[name] = policy
+    _POLICIES[name] = (policy, {})
 
 
 def names(env: Any) -> list[str]:
     """Names of the policies that fit an environment's control and protocol."""
-    context = Context.of(env)
-    return sorted(name for name, policy in _POLICIES.items() if policy.fits(context))
+    return _names(Context.of(env))
+
+
+def _names(context: Context) -> list[str]:
+    return sorted(name for name, (policy, _) in _POLICIES.items() if policy.fits(context))
 
 
 def make(name: str, env: Any, **options: Any) -> Policy:
@@ -42,7 +58,13 @@ def make(name: str, env: Any, **options: Any) -> Policy:
         ValueError: no policy has that name, or it does not fit the environment.
     """
     context = Context.of(env)
-    if name not in names(env):
-        fitting = ", ".join(map(repr, names(env)))
-        raise ValueError(f"name = {name!r}: {context.control.id} is controlled by {fitting}")
-    return _POLICIES[name](context, **options)
+    if name not in _names(context):
+        fitting = ", ".join(map(repr, _names(context)))
+        problem = "does not fit" if name in _POLICIES else "is no policy"
+        hidden = "" if context.informed else ", without acceptance rates,"
+        raise ValueError(
+            f"name = {name!r} {problem}: {context.control.id} with the "
+            f"{context.scenario.protocol} protocol{hidden} is controlled by {fitting}"
+        )
+    policy, given = _POLICIES[name]
+    return policy(context, **given, **options)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from baselines.policy import Context, Observation, Policy
 from multispin_env.solvers import reference_draft_length
-from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, action_space
+from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH
 
 
 class FixedDraftLength(Policy):
@@ -56,13 +57,13 @@ class RandomPolicy(Policy):
 
     def __init__(self, context: Context, seed: int | None = None) -> None:
         super().__init__(context)
-        self._space = action_space(
-            self.control, self.scenario.num_devices, self.scenario.max_draft_length
-        )
-        self._space.seed(seed)
+        self._generator = np.random.default_rng(seed)
+        self._batches: dict[int, spaces.Space[Any]] = {}
 
     def act(self, observation: Observation) -> Any:
         """An independent sample for each observation of the batch."""
-        batch = batch_space(self._space, len(observation["snr_db"]))
-        batch.seed(int(self._space.np_random.integers(2**31)))
-        return batch.sample()
+        size = len(observation["snr_db"])
+        if size not in self._batches:
+            self._batches[size] = batch_space(self._space, size)
+            self._batches[size].seed(int(self._generator.integers(2**31)))
+        return self._batches[size].sample()

@@ -66,7 +66,8 @@ def half_width(values: NDArray[np.float64]) -> float:
 def table(power_dbm: float, results: dict[str, list[NDArray[np.float64]]]) -> str:
     """One power's results as text, a row a length."""
     lines = [
-        f"\nqwen2.5, 20 devices, uplink {power_dbm} dBm: goodput [tokens/s] with 95 % interval",
+        f"\nqwen2.5, 20 devices, uplink {power_dbm} dBm, downlink {power_dbm + 6} dBm: "
+        "goodput of all devices [tokens/s], 95 % interval",
         "length " + "".join(f"{rule:>17}" for rule in RULES),
     ]
     best = {rule: int(np.argmax([v.mean() for v in results[rule]])) for rule in RULES}

@@ -1,0 +1,158 @@
+"""The papers' policies, and ours: solvers applied to each round's observation.
+
+All are causal: they know the observation and the scenario's constants, never the tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from baselines.policy import Context, Observation, Policy
+from multispin_env import solvers
+from multispin_env.model import correction
+from multispin_env.solvers.problems import CorrectionProblem, pose_observed
+from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
+
+CORRECTION_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
+    "greedy": solvers.greedy,
+    "uniform": solvers.uniform,
+    "computation_only": solvers.computation_only,
+    "deadline": solvers.deadline,
+}
+UPLOAD_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
+    "homogeneous": solvers.homogeneous,
+    "heterogeneous": solvers.heterogeneous,
+    "uniform_bandwidth": solvers.uniform_bandwidth,
+    "exact": solvers.exact,
+}
+
+
+def _row(observation: Observation, lane: int, **renamed: str) -> Mapping[str, Any]:
+    """One lane's observation [K], with some keys taken from others."""
+    row = {key: value[lane] for key, value in observation.items()}
+    return row | {key: observation[source][lane] for key, source in renamed.items()}
+
+
+def _modes(problem: CorrectionProblem, rejected: NDArray[Any], rule: str) -> NDArray[np.int64]:
+    """Modes of a pending round [K]: 1 downlink, 0 uplink (and where nothing is sent)."""
+    return np.asarray(problem.correct(rejected == 1, rule).downlink, dtype=np.int64)
+
+
+class CorrectionSolver(Policy):
+    """Draft lengths by a solver of the correction protocol; in Joint with optimal modes.
+
+    Knows: the coming round's channel, acceptance rates and drafting speeds. Costs, at K = 20:
+    `computation_only` 0.2 ms, `greedy` and `uniform` 1 to 2 ms, `deadline` 1 to 2 ms a decision.
+
+    Args:
+        context: the environment.
+        solver: a key of CORRECTION_SOLVERS.
+        rule: the rule by which the environment's corrections travel (its `correction`).
+        options: passed to the solver, for example `samples` or, for `deadline`, `price`.
+    """
+
+    def __init__(
+        self, context: Context, *, solver: str, rule: str = "optimal", **options: Any
+    ) -> None:
+        super().__init__(context)
+        self._solve = CORRECTION_SOLVERS[solver]
+        self._options = options | {"rule": rule}
+
+    @staticmethod
+    def fits(context: Context) -> bool:
+        """Fits where the agent decides lengths in the correction protocol, knowing the rates."""
+        protocol = context.scenario.protocol
+        return context.control.draft and context.informed and protocol == "correction"
+
+    def act(self, observation: Observation) -> Any:
+        """The solver's lengths for every observation of the batch."""
+        joint = self.control == JOINT
+        source = {"snr_db": "next_snr_db"} if joint else {}
+        actions = []
+        for lane in range(len(observation["snr_db"])):
+            drafted = pose_observed(self.scenario, _row(observation, lane, **source))
+            action = self._solve(drafted, **self._options).draft_length
+            if joint:
+                pending = pose_observed(self.scenario, _row(observation, lane))
+                assert isinstance(pending, CorrectionProblem)
+                modes = _modes(pending, observation["rejected"][lane], "optimal")
+                action = np.concatenate([action, modes])
+            actions.append(action)
+        return np.stack(actions)
+
+
+class UploadSolver(Policy):
+    """Draft lengths, and bandwidths where the agent splits the band, by a solver of paper A.
+
+    Knows: the coming round's channel, acceptance rates and drafting speeds. Costs, at K = 20:
+    `homogeneous` and `uniform_bandwidth` 0.2 ms, `exact` 5 ms, `heterogeneous` 12 ms a decision.
+    A length of 0 is allowed, as in the environment.
+
+    Args:
+        context: the environment.
+        solver: a key of UPLOAD_SOLVERS.
+        options: passed to the solver.
+    """
+
+    def __init__(self, context: Context, *, solver: str, **options: Any) -> None:
+        super().__init__(context)
+        self._solve = UPLOAD_SOLVERS[solver]
+        self._options = options
+
+    @staticmethod
+    def fits(context: Context) -> bool:
+        """Fits where the agent decides lengths in the upload protocol, knowing the rates."""
+        protocol = context.scenario.protocol
+        return context.control.draft and context.informed and protocol == "upload"
+
+    def act(self, observation: Observation) -> Any:
+        """The solver's decision for every observation of the batch."""
+        lanes = range(len(observation["snr_db"]))
+        problems = [pose_observed(self.scenario, _row(observation, lane)) for lane in lanes]
+        decisions = [self._solve(problem, **self._options) for problem in problems]
+        lengths = np.stack([decision.draft_length for decision in decisions])
+        if self.control != DRAFT_BANDWIDTH:
+            return lengths
+        band = np.stack([decision.bandwidth_hz for decision in decisions])
+        share = band / np.maximum(band.max(axis=1, keepdims=True), 1e-300)
+        return {"draft_length": lengths, "bandwidth": share.astype(np.float32)}
+
+
+class ModeRule(Policy):
+    """Modes by a rule: optimal (Lemma 2), all uplink or all downlink.
+
+    Knows: the pending round's channel and which drafts were rejected. Costs 0.1 ms a decision.
+
+    Args:
+        context: the environment.
+        rule: `optimal`, `uplink` or `downlink`.
+    """
+
+    def __init__(self, context: Context, *, rule: str) -> None:
+        super().__init__(context)
+        if rule not in correction.RULES:
+            raise ValueError(f"rule = {rule!r}: must be 'optimal', 'uplink' or 'downlink'")
+        self._rule = rule
+
+    @staticmethod
+    def fits(context: Context) -> bool:
+        """Fits where the agent decides modes only."""
+        return context.control == MODE_SELECTION
+
+    def act(self, observation: Observation) -> Any:
+        """Modes for every observation of the batch."""
+        if self._rule != "optimal":
+            everybody = np.int8(self._rule == "downlink")
+            return np.full(observation["snr_db"].shape, everybody)
+        actions = []
+        for lane in range(len(observation["snr_db"])):
+            row = dict(_row(observation, lane))
+            row.setdefault("acceptance_rate", np.zeros(self.scenario.num_devices))  # not needed
+            pending = pose_observed(self.scenario, row)
+            assert isinstance(pending, CorrectionProblem)
+            actions.append(_modes(pending, row["rejected"], "optimal"))
+        return np.stack(actions).astype(np.int8)
