@@ -11,6 +11,7 @@ Importing the package registers its environments with Gymnasium::
 from gymnasium.envs.registration import register, registry
 
 from multispin_env.scenario import Scenario, list_scenarios
+from multispin_env.spaces import CONTROLS
 
 __version__ = "0.1.0"
 __all__ = ["Scenario", "list_scenarios", "register_environments"]
@@ -18,13 +19,12 @@ __all__ = ["Scenario", "list_scenarios", "register_environments"]
 
 def register_environments() -> None:
     """Register all ids with Gymnasium; harmless when they are registered already."""
-    for name in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth"):
-        environment_id = f"multispin/{name}-v0"
-        if environment_id not in registry:
+    for control in CONTROLS:
+        if control.id not in registry:
             register(
-                environment_id,
-                entry_point=f"multispin_env.env:{name}Env",
-                vector_entry_point=f"multispin_env.vector_env:{name}VectorEnv",
+                control.id,
+                entry_point=f"multispin_env.env:{control.name}Env",
+                vector_entry_point=f"multispin_env.vector_env:{control.name}VectorEnv",
             )
 
 

@@ -364,17 +364,25 @@ def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
 
 def _integers(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """`value` as contiguous int64; raises unless it holds integers in the given shape."""
+    return _numbers(name, value, shape, "iub", "an integer", _INT64)
+
+
+def _floats(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """`value` as contiguous float64; raises unless it holds numbers in the given shape."""
+    return _numbers(name, value, shape, "iuf", "a numeric", np.dtype(np.float64))
+
+
+def _numbers(
+    name: str, value: Any, shape: tuple[int, ...], kinds: str, kind: str, dtype: np.dtype[Any]
+) -> NDArray[Any]:
     array = np.asarray(value)
-    if array.shape != shape or array.dtype.kind not in "iub":
+    if array.shape != shape or array.dtype.kind not in kinds:
         raise ValueError(
             f"{name} has shape {array.shape} and dtype {array.dtype}: "
-            f"must have shape {shape} and an integer dtype"
+            f"must have shape {shape} and {kind} dtype"
         )
-    return _own(np.ascontiguousarray(array, dtype=np.int64))
-
-
-def _own(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, or a copy of one that is read-only: numba would compile everything anew for it."""
+    array = np.ascontiguousarray(array, dtype=dtype)
+    # A copy of what is read-only: numba would compile everything anew for such an array.
     return array if array.flags.writeable else array.copy()
 
 
@@ -384,14 +392,3 @@ def _whole(action: Any) -> Any:
     if array.dtype.kind == "f" and np.all((array == 0) | (array == 1)):
         return array.astype(np.int64)
     return array
-
-
-def _floats(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """`value` as contiguous float64; raises unless it holds numbers in the given shape."""
-    array = np.asarray(value)
-    if array.shape != shape or array.dtype.kind not in "iuf":
-        raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}: "
-            f"must have shape {shape} and a numeric dtype"
-        )
-    return _own(np.ascontiguousarray(array, dtype=np.float64))

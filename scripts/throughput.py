@@ -31,9 +31,10 @@ import tyro
 import multispin_env
 from multispin_env.core import Core
 from multispin_env.model import kernels
+from multispin_env.spaces import CONTROLS
 from multispin_env.vector_env import MultiSpinVectorEnv
 
-IDS = ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth")
+IDS = tuple(control.name for control in CONTROLS)
 MEMORY_LIMIT_BYTES = 2e9  # larger vector environments are left out
 
 

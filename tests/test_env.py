@@ -780,3 +780,74 @@ def test_async_vector_env_runs_them():
     env.reset(seed=3)
     env.step(env.action_space.sample())
     env.close()
+
+
+# ---- what once went wrong -----------------------------------------------------------------------
+
+
+def test_read_only_actions_are_taken_without_compiling_anew():
+    from multispin_env.model import kernels
+
+    env = gym.make(IDS[0], overrides=SMALL)
+    env.reset(seed=0)
+    env.step(np.full(4, 2))
+    before = len(kernels.play.signatures)
+    action = np.full(4, 2)
+    action.setflags(write=False)
+    env.step(action)
+    assert len(kernels.play.signatures) == before
+
+
+def test_a_draft_policy_sees_the_feedback_of_all_rounds_so_far():
+    seen = []
+
+    def policy(observation):
+        seen.append(observation)
+        return np.full(4, 3)
+
+    kwargs = {"overrides": SMALL | {"episode.rounds": 8}, "observe_acceptance": False}
+    env = gym.make(IDS[1], draft_policy=policy, **kwargs)
+    plain = gym.make(IDS[0], **kwargs)
+    env.reset(seed=0)
+    expected, _ = plain.reset(seed=0)
+    for step in range(6):
+        assert same(seen[step], expected)
+        env.step(np.ones(4, np.int8))
+        expected, *_ = plain.step(np.full(4, 3))
+    assert expected["accepted_count"].any()
+
+
+def test_a_failed_reset_leaves_no_episode_to_step_in():
+    answers = [[2] * 4, [2] * 4, [99] * 4]
+    env = gym.make(IDS[1], overrides=SMALL, draft_policy=lambda observation: answers.pop(0))
+    env.reset(seed=0)
+    env.step(np.zeros(4, np.int8))
+    with pytest.raises(ValueError, match="draft length 99"):
+        env.reset()
+    with pytest.raises(ResetNeeded):
+        env.unwrapped.step(np.zeros(4, np.int8))
+
+
+def test_a_round_that_never_ends_is_cut_by_the_longest_horizon_too():
+    env = gym.make(IDS[3], overrides={"num_devices": 2, "episode.horizon_s": 5e5}, price=0.0)
+    env.reset(seed=0)
+    action = {"draft_length": np.array([3, 3]), "bandwidth": np.array([0.0, 1.0])}
+    assert env.step(action)[4]["tokens"] == 0
+    with pytest.raises(ValueError, match=r"episode\.horizon_s = 1000000"):
+        gym.make(IDS[3], overrides={"episode.horizon_s": 1e6})
+
+
+@pytest.mark.parametrize("mode", ["rgb_array", "human"])
+def test_rendered_environments_are_copied_closed_and_used_again(mode, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = gym.make(IDS[0], overrides=SMALL, render_mode=mode)
+    env.reset(seed=0)
+    env.render()
+    twins = [pickle.loads(pickle.dumps(env.unwrapped)), copy.deepcopy(env.unwrapped)]
+    reward = env.step(np.full(4, 2))[1]
+    assert [twin.step(np.full(4, 2))[1] for twin in twins] == [reward] * 2
+    env.close()
+    env.reset(seed=1)
+    env.render()
+    for each in (env, *twins):
+        each.close()

@@ -397,3 +397,37 @@ def test_a_callable_reward_of_the_wrong_shape_raises():
     envs.reset(seed=0)
     with pytest.raises(ValueError, match="must be 2 finite numbers"):
         envs.step(envs.action_space.sample())
+
+
+def test_a_reward_that_raises_leaves_finished_lanes_finished():
+    failing = [True]
+
+    def reward(info):
+        if failing[0]:
+            raise RuntimeError("no reward")
+        return info["tokens"] * 1.0
+
+    envs = gym.make_vec(IDS[0], num_envs=1, reward=reward, overrides={"episode.horizon_s": 0.2})
+    envs.reset(seed=0)
+    with pytest.raises(RuntimeError, match="no reward"):
+        envs.step(np.full((1, 20), 3))
+    failing[0] = False
+    _, rewards, _, truncations, infos = envs.step(np.full((1, 20), 3))
+    assert rewards.tolist() == [0.0]  # the lane restarts
+    assert not truncations.any()
+    assert infos["time_s"].tolist() == [0.0]
+
+
+def test_max_episode_steps_is_refused_with_a_hint():
+    with pytest.raises(ValueError, match=r"max_episode_steps = 7.*episode\.rounds"):
+        gym.make_vec(IDS[0], num_envs=2, max_episode_steps=7)
+
+
+def test_numpy_integers_are_seeds():
+    envs = gym.make_vec(IDS[0], num_envs=np.int64(2))
+    by_numpy, _ = envs.reset(seed=np.int64(3))
+    assert envs.np_random_seed == 3
+    by_array, _ = envs.reset(seed=np.array([3, 4]))
+    plain, _ = envs.reset(seed=3)
+    assert same(by_numpy, plain)
+    assert same(by_array, plain)

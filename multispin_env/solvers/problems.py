@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from multispin_env.model import correction, upload
-from multispin_env.model.acceptance import expected_tokens, exponential_rate, run_length
+from multispin_env.model.acceptance import expected_tokens, rejection_probability, run_length
 from multispin_env.model.channel import snr_from_db
 from multispin_env.model.latency import drafting_latency
 from multispin_env.scenario import CorrectionRadio, Scenario
@@ -220,9 +220,8 @@ class CorrectionProblem:
         if k > EXACT_MAX_DEVICES:
             raise ValueError(f"exact=True enumerates 2^K outcomes: K = {k} is over the limit of 16")
         outcomes = np.array(list(itertools.product([0, 1], repeat=k)))
-        with np.errstate(under="ignore"):
-            accept = np.exp(-np.minimum(exponential_rate(self.acceptance_rate), 1e3) * lengths)
-        probability = np.prod(np.where(outcomes == 1, 1.0 - accept, accept), axis=1)
+        reject = rejection_probability(self.acceptance_rate, lengths)
+        probability = np.prod(np.where(outcomes == 1, reject, 1.0 - reject), axis=1)
         latency = np.zeros(len(outcomes))
         possible = probability > 0  # an impossible outcome may take forever: 0 * inf is not 0
         if rule != "random":
