@@ -26,6 +26,7 @@ def test_plays_the_same_episodes_as_stable_baselines3s_own(env_id):
     assert ours.action_space == theirs.action_space
     assert ours.observation_space == theirs.observation_space
     assert same(dict(ours.reset()), dict(theirs.reset()))
+    theirs.action_space.seed(0)
     ended = 0
     for _ in range(100):
         actions = np.stack([theirs.action_space.sample() for _ in range(3)])
@@ -42,7 +43,9 @@ def test_plays_the_same_episodes_as_stable_baselines3s_own(env_id):
                 assert same(last["terminal_observation"], expected["terminal_observation"])
                 assert last["episode_goodput"] == expected["episode_goodput"]
                 assert last["episode"]["l"] == expected["episode"]["l"]
-                assert last["episode"]["r"] == pytest.approx(expected["episode"]["r"], rel=1e-5)
+                assert last["episode"]["r"] == pytest.approx(
+                    expected["episode"]["r"], rel=1e-5, abs=1e-3
+                )
     assert ended > 10
 
 
