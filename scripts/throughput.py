@@ -29,8 +29,11 @@ import numpy as np
 import tyro
 
 import multispin_env
+from multispin_env import solvers
 from multispin_env.core import Core
+from multispin_env.devices import DeviceLaw
 from multispin_env.model import kernels
+from multispin_env.solvers.problems import pose
 from multispin_env.spaces import CONTROLS
 from multispin_env.vector_env import MultiSpinVectorEnv
 
@@ -191,6 +194,45 @@ def breakdown(num_envs: int, steps: int) -> dict[str, float]:
     return {name: seconds * scale for name, seconds in totals.items()}
 
 
+# ---- solvers ----------------------------------------------------------------------------------
+
+
+def drawn_problems(scenario: str, num_devices: int, count: int) -> list[Any]:
+    """Rounds of a scenario, as the solvers see them."""
+    loaded = multispin_env.Scenario.load(scenario, {"num_devices": num_devices})
+    law, generator = DeviceLaw(loaded), np.random.default_rng(0)
+    problems = []
+    for _ in range(count):
+        devices = law(generator.random((3, num_devices)))
+        gain = devices.mean_gain * generator.standard_exponential(num_devices)
+        problems.append(pose(loaded, devices.acceptance_rate, devices.token_latency_s, gain))
+    return problems
+
+
+def solver_times(quick: bool) -> dict[str, float]:
+    """Milliseconds a decision of every solver, compiled, on one core."""
+    solve = {
+        "qwen2.5": ("computation_only", "uniform", "greedy", "deadline"),
+        "qwen3.5": ("homogeneous", "uniform_bandwidth", "heterogeneous", "exact"),
+    }
+    results = {}
+    for scenario, names in solve.items():
+        for k in (20,) if quick else (20, 100):
+            problems = drawn_problems(scenario, k, 2 if quick else 20)
+            for name in names:
+                solver = getattr(solvers, name)
+                solver(problems[0])
+
+                def once(solver: Any = solver, problems: list[Any] = problems) -> float:
+                    start = time.perf_counter()
+                    for problem in problems:
+                        solver(problem)
+                    return (time.perf_counter() - start) / len(problems)
+
+                results[f"{name}, {scenario}, K={k} [ms]"] = 1e3 * repeated(once, 3)
+    return results
+
+
 # ---- fresh processes --------------------------------------------------------------------------
 
 IMPORT = """
@@ -262,6 +304,8 @@ def peers() -> None:
 
 def main() -> None:
     options = tyro.cli(Options)
+    if options.output is not None and not options.output.parent.is_dir():
+        raise SystemExit(f"--output = {options.output}: its folder does not exist")
     print(f"Multi-SPIN Gym {multispin_env.__version__}; 'x' is times the steps/s of CartPole-v1\n")
     rows = tables(options.quick)
     peers()
@@ -269,12 +313,21 @@ def main() -> None:
     parts = breakdown(64 if options.quick else 1024, 10 if options.quick else 100)
     for name, nanoseconds in parts.items():
         print(f"{name:<42}{nanoseconds:>9.0f} ns")
+    print("\nA decision of a solver:")
+    times = solver_times(options.quick)
+    for name, milliseconds in times.items():
+        print(f"{name:<42}{milliseconds:>9.2f}")
     print()
     processes = fresh_processes(options.quick)
     for name, value in processes.items():
         print(f"{name:<42}{value:>9.2f}")
     if options.output is not None:
-        results = {"rows": rows, "breakdown_ns": parts, "processes": processes}
+        results = {
+            "rows": rows,
+            "breakdown_ns": parts,
+            "solvers_ms": times,
+            "processes": processes,
+        }
         options.output.write_text(json.dumps(results, indent=2))
 
 

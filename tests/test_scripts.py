@@ -47,6 +47,6 @@ def test_make_gif(tmp_path):
 @pytest.mark.slow
 def test_throughput_reports_every_part():
     out = run("throughput.py", "--quick")
-    for part in ("scalar, K=20", "vector, N=64, K=20", "random numbers", "physics", "info"):
+    for part in ("scalar, K=20", "vector, N=64, K=20", "random numbers", "physics", "deadline, "):
         assert part in out
     assert "peak memory" in out
