@@ -294,9 +294,12 @@ class Core:
             raise self._invalid(decision, -1 - due)
         return outcome
 
-    def episode_goodput(self, cell: int) -> float:
-        """Tokens delivered over seconds, so far in the cell's episode [tokens/s]."""
-        return float(self._counter[cell, kernels.EPISODE_TOKENS] / self._time_s[cell])
+    def episode_goodput(self, cells: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Tokens delivered over seconds, so far in the masked cells' episodes, 0 elsewhere, [N]."""
+        goodput = np.zeros(self.num_cells)
+        tokens = self._counter[cells, kernels.EPISODE_TOKENS]
+        goodput[cells] = tokens / self._time_s[cells]
+        return goodput
 
     def _new_outcome(self) -> Outcome:
         n = self.num_cells

@@ -10,6 +10,7 @@ import inspect
 from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
@@ -30,6 +31,8 @@ from multispin_env.spaces import (
 from multispin_env.tape import Tape
 
 Observation = dict[str, NDArray[Any]]
+
+_ONLY_CELL = np.ones(1, np.bool_)
 
 
 _SHARED_SECTIONS = """
@@ -184,7 +187,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         info, truncated = _info(outcome)
         if truncated:
             self._running = False
-            info["episode_goodput"] = core.episode_goodput(0)
+            info["episode_goodput"] = self._goodput_so_far()
         terms = rewards.terms(self._reward, self.price, info)
         reward = float(sum(terms.values()))
         info["reward_terms"] = terms
@@ -222,11 +225,14 @@ class MultiSpinEnv(gym.Env[Any, Any]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_made_painter": None}  # a window cannot be copied
 
+    def _goodput_so_far(self) -> float:
+        return float(self._core.episode_goodput(_ONLY_CELL)[0])
+
     def _picture(self, info: dict[str, Any] | None) -> None:
         """Lay out the round that `info` tells of, and show it in human mode."""
         if self.render_mode is None:
             return
-        goodput = 0.0 if info is None else self._core.episode_goodput(0)
+        goodput = 0.0 if info is None else self._goodput_so_far()
         self._timeline = rendering.timeline(self.scenario, self.tape, info, goodput)
         if self.render_mode == "human":
             self._painter.show(self._timeline)

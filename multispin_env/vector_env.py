@@ -280,10 +280,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         for key, value in values.items():
             _add(infos, key, value, played)
         if truncated.any():
-            goodput = np.zeros(self.num_envs)
-            for n in np.flatnonzero(truncated):
-                goodput[n] = self._core.episode_goodput(int(n))
-            _add(infos, "episode_goodput", goodput, truncated)
+            _add(infos, "episode_goodput", self._core.episode_goodput(truncated), truncated)
         nested: Infos = {}
         for key, value in terms.items():
             _add(nested, key, value, played)
