@@ -17,12 +17,6 @@ from multispin_env.model import correction
 from multispin_env.solvers.problems import CorrectionProblem, pose_observed
 from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
 
-CORRECTION_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
-    "greedy": solvers.greedy,
-    "uniform": solvers.uniform,
-    "computation_only": solvers.computation_only,
-    "deadline": solvers.deadline,
-}
 UPLOAD_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
     "homogeneous": solvers.homogeneous,
     "heterogeneous": solvers.heterogeneous,
@@ -50,7 +44,7 @@ class CorrectionSolver(Policy):
 
     Args:
         context: the environment.
-        solver: a key of CORRECTION_SOLVERS.
+        solver: a key of :data:`multispin_env.solvers.DRAFT_SOLVERS`.
         rule: the rule by which the environment's corrections travel (its `correction`).
         options: passed to the solver, for example `samples` or, for `deadline`, `price`.
     """
@@ -59,7 +53,7 @@ class CorrectionSolver(Policy):
         self, context: Context, *, solver: str, rule: str = "optimal", **options: Any
     ) -> None:
         super().__init__(context)
-        self._solve = CORRECTION_SOLVERS[solver]
+        self._solve = solvers.DRAFT_SOLVERS[solver]
         self._options = options | {"rule": rule}
 
     @staticmethod

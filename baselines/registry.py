@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from baselines.analytical import (
-    CORRECTION_SOLVERS,
-    UPLOAD_SOLVERS,
-    CorrectionSolver,
-    ModeRule,
-    UploadSolver,
-)
+from baselines.analytical import UPLOAD_SOLVERS, CorrectionSolver, ModeRule, UploadSolver
 from baselines.policy import Context, Policy
 from baselines.simple import FixedDraftLength, RandomPolicy
+from multispin_env.solvers import DRAFT_SOLVERS
 
 #: A policy's class, and the options that its name stands for.
 _POLICIES: Final[dict[str, tuple[type[Policy], dict[str, Any]]]] = {
     "fixed": (FixedDraftLength, {}),
     "random": (RandomPolicy, {}),
-    **{name: (CorrectionSolver, {"solver": name}) for name in CORRECTION_SOLVERS},
+    **{name: (CorrectionSolver, {"solver": name}) for name in DRAFT_SOLVERS},
     **{name: (UploadSolver, {"solver": name}) for name in UPLOAD_SOLVERS},
     "optimal_modes": (ModeRule, {"rule": "optimal"}),
     "all_uplink": (ModeRule, {"rule": "uplink"}),

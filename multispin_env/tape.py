@@ -89,7 +89,7 @@ class Tape:
         """Acceptance rates, drafting speeds and mean gains, each [K], read-only."""
         drawn, _ = self._draws
         for array in vars(drawn).values():
-            array.setflags(write=False)
+            _read_only(array)
         return drawn
 
     @cached_property
@@ -105,9 +105,7 @@ class Tape:
     def run_length(self) -> NDArray[np.int64]:
         """Run lengths G of all rounds drawn so far, [rounds, K]; a draft accepts min(G, gamma)."""
         drawn, exponential = self._draws
-        lengths = run_length(exponential[:, RUN], drawn.acceptance_rate)
-        lengths.setflags(write=False)
-        return np.asarray(lengths)
+        return _read_only(np.asarray(run_length(exponential[:, RUN], drawn.acceptance_rate)))
 
 
 def draw_uniform(generator: np.random.Generator, num_devices: int) -> Floats:
@@ -125,6 +123,6 @@ def draw_coins(generator: np.random.Generator, num_devices: int) -> NDArray[np.i
     return (generator.random((BLOCK, num_devices)) < 0.5).astype(np.int64)
 
 
-def _read_only(array: Floats) -> Floats:
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     array.setflags(write=False)
     return array

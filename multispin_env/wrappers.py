@@ -33,16 +33,14 @@ def unflatten_action(flat: Any, inner: spaces.Space[Any]) -> dict[str, NDArray[A
     Raises:
         ValueError: a wrong shape, or a value that is not finite.
     """
-    assert isinstance(inner, spaces.Dict)
-    lengths_space = inner["draft_length"]
-    assert isinstance(lengths_space, spaces.MultiDiscrete)
+    longest = _longest(inner)
     values = np.asarray(flat, dtype=np.float64)
-    width = 2 * len(lengths_space.nvec)
+    width = 2 * len(longest)
     if values.ndim not in (1, 2) or values.shape[-1] != width or not np.all(np.isfinite(values)):
         raise ValueError(f"action = {flat!r}: must be {width} finite numbers, or a batch of such")
     lengths, shares = np.split((np.clip(values, -1.0, 1.0) + 1.0) / 2.0, 2, axis=-1)
     return {
-        "draft_length": np.rint(lengths * (lengths_space.nvec - 1)).astype(np.int64),
+        "draft_length": np.rint(lengths * longest).astype(np.int64),
         "bandwidth": (LEAST_SHARE + (1.0 - LEAST_SHARE) * shares).astype(np.float32),
     }
 
@@ -52,15 +50,21 @@ def flatten_action(action: Mapping[str, Any], inner: spaces.Space[Any]) -> NDArr
 
     Shares are scaled so that the largest is 1; none is below the least.
     """
-    assert isinstance(inner, spaces.Dict)
-    lengths_space = inner["draft_length"]
-    assert isinstance(lengths_space, spaces.MultiDiscrete)
+    longest = _longest(inner)
     shares = np.asarray(action["bandwidth"], dtype=np.float64)
     largest = np.max(shares, axis=-1, keepdims=True)
     shares = np.where(largest > 0, shares / np.where(largest > 0, largest, 1.0), 1.0)
     units = (np.maximum(shares, LEAST_SHARE) - LEAST_SHARE) / (1.0 - LEAST_SHARE)
-    lengths = np.asarray(action["draft_length"]) / np.maximum(lengths_space.nvec - 1, 1)
+    lengths = np.asarray(action["draft_length"]) / np.maximum(longest, 1)
     return np.concatenate([2.0 * lengths - 1.0, 2.0 * units - 1.0], axis=-1).astype(np.float32)
+
+
+def _longest(inner: spaces.Space[Any]) -> NDArray[Any]:
+    """The longest draft of every device [K], from DraftBandwidth's Dict action space."""
+    assert isinstance(inner, spaces.Dict)
+    lengths = inner["draft_length"]
+    assert isinstance(lengths, spaces.MultiDiscrete)
+    return lengths.nvec - 1
 
 
 class FlattenBandwidth(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
@@ -101,8 +105,10 @@ class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], Rec
             )
         self._keys = tuple(inner.spaces)
         self._longest = np.float32(self.get_wrapper_attr("scenario").max_draft_length)
-        low = self.observation({key: _bound(inner[key], "low") for key in self._keys})
-        high = self.observation({key: _bound(inner[key], "high") for key in self._keys})
+        low, high = (
+            self.observation({key: getattr(inner[key], end) for key in self._keys})
+            for end in ("low", "high")
+        )
         self.observation_space = spaces.Box(low, high, dtype=np.float32)
 
     def observation(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
@@ -120,7 +126,3 @@ class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], Rec
                 value = np.log1p(value) / np.float32(10.0)
             parts.append(value)
         return np.concatenate(parts)
-
-
-def _bound(space: spaces.Space[Any], end: str) -> Any:
-    return getattr(space, end)

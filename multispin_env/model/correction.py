@@ -37,6 +37,12 @@ RULES: Final = {
 }
 
 
+def check_rule(rule: str) -> None:
+    """ValueError unless `rule` is a key of :data:`RULES`."""
+    if rule not in RULES:
+        raise ValueError(f"rule = {rule!r}: must be one of {', '.join(map(repr, RULES))}")
+
+
 @dataclass(frozen=True)
 class Correction:
     """What the correction phase of a round does; arrays [..., K], latency [...]."""
@@ -180,8 +186,7 @@ def correct(
     Raises:
         ValueError: an unknown rule, or `downlink` missing or superfluous.
     """
-    if rule not in RULES:
-        raise ValueError(f"rule = {rule!r}: must be one of {', '.join(map(repr, RULES))}")
+    check_rule(rule)
     if (downlink is not None) != (rule == "random"):
         raise ValueError(f"downlink must be given with rule 'random', and only then ({rule!r})")
     rejected = np.asarray(rejected)

@@ -31,8 +31,8 @@ from scipy.stats import qmc
 
 from multispin_env.model import kernels
 from multispin_env.model.acceptance import expected_tokens, run_length
-from multispin_env.model.correction import RULES
-from multispin_env.solvers.problems import CorrectionProblem
+from multispin_env.model.correction import RULES, check_rule
+from multispin_env.solvers.problems import CorrectionProblem, check_integer
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -72,11 +72,8 @@ class _Round:
     """
 
     def __init__(self, problem: CorrectionProblem, rule: str, samples: int, seed: int) -> None:
-        if rule not in RULES:
-            names = ", ".join(map(repr, RULES))
-            raise ValueError(f"rule = {rule!r}: must be one of {names}")
-        if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < 1:
-            raise ValueError(f"samples = {samples!r}: must be an integer >= 1")
+        check_rule(rule)
+        check_integer("samples", samples, 1)
         self.problem = problem
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
             noise_w = problem.noise_server_w_hz * problem.bandwidth_hz
@@ -139,8 +136,10 @@ class _Round:
 
     def goodput(self, lengths: Integers) -> float:
         """Sample-average goodput of a decision [tokens/s]."""
-        tokens, latency = self.alternatives(lengths, lengths)
-        return float(tokens[0] / latency[0])
+        base, _ = self.changes(lengths, lengths)
+        drafting = float(np.max(lengths * self.token_s))
+        latency = drafting + self.problem.verification_s + max(base, 0.0)
+        return float(self.tokens[self.device, lengths].sum() / latency)
 
 
 # ---- the paper's solvers ---------------------------------------------------------------------
@@ -207,23 +206,30 @@ def uniform(
 
     Args: as :func:`greedy`.
     """
-    round_ = _Round(problem, rule, samples, seed)
-    best = Decision(np.zeros(problem.num_devices, np.int64), -1.0)
-    for common in range(round_.longest + 1):
-        lengths = np.full(problem.num_devices, common)
-        goodput = problem.goodput(lengths, rule, exact=True) if exact else round_.goodput(lengths)
-        if goodput > best.goodput:
-            best = Decision(lengths, goodput)
-    return best
+    goodputs = uniform_goodputs(problem, rule, samples=samples, seed=seed, exact=exact)
+    common = int(np.argmax(goodputs))  # the shortest of equals
+    return Decision(np.full(problem.num_devices, common), float(goodputs[common]))
 
 
 def uniform_goodputs(
-    problem: CorrectionProblem, rule: str = "optimal", *, samples: int = 128, seed: int = 0
+    problem: CorrectionProblem,
+    rule: str = "optimal",
+    *,
+    samples: int = 128,
+    seed: int = 0,
+    exact: bool = False,
 ) -> Floats:
-    """Goodput of every common length on the same outcomes [tokens/s], [gamma_max + 1]."""
+    """Goodput of every common length on the same outcomes [tokens/s], [gamma_max + 1].
+
+    Args: as :func:`greedy`.
+    """
     round_ = _Round(problem, rule, samples, seed)
+
+    def value(lengths: Integers) -> float:
+        return problem.goodput(lengths, rule, exact=True) if exact else round_.goodput(lengths)
+
     commons = range(round_.longest + 1)
-    return np.array([round_.goodput(np.full(problem.num_devices, n)) for n in commons])
+    return np.array([value(np.full(problem.num_devices, n)) for n in commons])
 
 
 def computation_only(

@@ -13,7 +13,7 @@ from multispin_env.scenario import Scenario
 from multispin_env.solvers.corrections import computation_only, deadline, greedy, uniform
 from multispin_env.solvers.problems import pose_observed
 
-#: Solvers that can draft for an environment in which the agent only picks modes.
+#: Solvers of the correction protocol by name.
 DRAFT_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
     "computation_only": computation_only,
     "deadline": deadline,

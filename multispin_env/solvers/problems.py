@@ -44,7 +44,8 @@ def _checked_array(
     return value if num_devices is not None else float(value)
 
 
-def _check_integer(name: str, value: Any, low: int) -> None:
+def check_integer(name: str, value: Any, low: int) -> None:
+    """ValueError unless `value` is an integer of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
         raise ValueError(f"{name} = {value!r}: must be an integer >= {low}")
 
@@ -123,7 +124,7 @@ class CorrectionProblem:
         }
         for name, (size, low, high) in ranges.items():
             object.__setattr__(self, name, _checked_array(self, name, size, low, high))
-        _check_integer("max_draft_length", self.max_draft_length, 0)
+        check_integer("max_draft_length", self.max_draft_length, 0)
 
     @property
     def num_devices(self) -> int:
@@ -165,9 +166,7 @@ class CorrectionProblem:
                 over `samples` outcomes drawn from `seed`, the same for every decision.
         """
         lengths = self._lengths(draft_length)
-        if rule not in correction.RULES:
-            names = ", ".join(map(repr, correction.RULES))
-            raise ValueError(f"rule = {rule!r}: must be one of {names}")
+        correction.check_rule(rule)
         mean = self._exact(lengths, rule) if exact else self._sampled(lengths, rule, samples, seed)
         drafting_s = float(drafting_latency(lengths, self.token_latency_s))
         return float(drafting_s + self.verification_s + mean)
@@ -202,7 +201,7 @@ class CorrectionProblem:
         }
 
     def _sampled(self, lengths: Integers, rule: str, samples: int, seed: int) -> float:
-        _check_integer("samples", samples, 1)
+        check_integer("samples", samples, 1)
         exponential, coins = _variates(samples, self.num_devices, seed)
         return float(
             np.mean(
@@ -284,8 +283,8 @@ class UploadProblem:
         }
         for name, (size, low, high) in ranges.items():
             object.__setattr__(self, name, _checked_array(self, name, size, low, high))
-        _check_integer("min_draft_length", self.min_draft_length, 0)
-        _check_integer("max_draft_length", self.max_draft_length, 0)
+        check_integer("min_draft_length", self.min_draft_length, 0)
+        check_integer("max_draft_length", self.max_draft_length, 0)
         if self.min_draft_length > self.max_draft_length:
             raise ValueError(
                 f"min_draft_length = {self.min_draft_length}: must be at most max_draft_length = "
