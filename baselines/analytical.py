@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from baselines.policy import Context, Observation, Policy
 from multispin_env import solvers
-from multispin_env.model import correction
 from multispin_env.solvers.problems import CorrectionProblem, pose_observed
 from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
 
@@ -128,7 +127,7 @@ class ModeRule(Policy):
 
     def __init__(self, context: Context, *, rule: str) -> None:
         super().__init__(context)
-        if rule not in correction.RULES:
+        if rule not in ("optimal", "uplink", "downlink"):
             raise ValueError(f"rule = {rule!r}: must be 'optimal', 'uplink' or 'downlink'")
         self._rule = rule
 

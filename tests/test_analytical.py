@@ -142,6 +142,9 @@ def test_errors():
     assert baselines.names(hidden) == ["fixed", "random"]
     with pytest.raises(ValueError, match=r"'deadline' does not fit.*without acceptance rates"):
         baselines.make("deadline", hidden)
+    modes = baselines.Context.of(gym.make(IDS[1], overrides=SMALL))
+    with pytest.raises(ValueError, match="rule = 'random': must be 'optimal', 'uplink' or"):
+        baselines.ModeRule(modes, rule="random")
 
 
 def test_policies_for_sb3_lanes_with_their_own_physics_are_told_apart():
