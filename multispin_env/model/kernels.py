@@ -263,8 +263,9 @@ def latency_at(level, count, payload_bits, bandwidth_hz):
     """Correction latency of `count` devices whose weakest has the full-band SNR `level` [s]."""
     if count == 0:
         return 0.0
-    rate = bandwidth_hz / count * np.log1p(level * count) / LN2
-    return min(payload_bits / rate, LONGEST_S)
+    ratio = level * count
+    nepers = np.log(1.0 + ratio) if ratio > 0.01 else np.log1p(ratio)  # log1p is slower
+    return min(payload_bits * LN2 * count / (bandwidth_hz * nepers), LONGEST_S)
 
 
 @compiled
@@ -382,59 +383,392 @@ def latency_changes(
 
 
 @compiled
+def until(deadline_s, token_s, max_draft_length, longest):
+    """Write what each device can draft until a deadline; a margin guards x = n T_k."""
+    for k in range(token_s.shape[0]):
+        fits = np.floor(deadline_s / token_s[k] * (1.0 + 1e-12))
+        longest[k] = np.int64(min(fits, float(max_draft_length)))
+
+
+@compiled
+def value_of(tokens, latency_s, price):
+    """Tokens per second, or tokens - price * latency where a price (>= 0) is given."""
+    return tokens / latency_s if price < 0.0 else tokens - price * latency_s
+
+
+@compiled
 def improve_subset(
-    rule, run_length, coins, longest, gain, drafting_s, snr, cost_w, power_w, payload_bits,
-    bandwidth_hz, verification_s, price, drafts,
+    rule, run_length, coins, deadline_s, max_draft_length, tokens, token_s, snr, cost_w, power_w,
+    payload_bits, bandwidth_hz, verification_s, price, max_flips, drafts,
 ):  # fmt: skip
-    """Flip devices in or out of drafting, the best first, until no single flip helps.
+    """Flip devices in or out of drafting until a deadline, the best first, while that helps.
 
     Args:
         rule, run_length, coins, snr, cost_w, power_w, payload_bits, bandwidth_hz: see
             :func:`latency_changes`.
-        longest, gain, drafting_s: [K] what a device drafts if it does, the expected tokens that
-            adds, and the time it takes.
+        deadline_s: drafting lasts at most this long.
+        max_draft_length: gamma_max.
+        tokens: [K, gamma_max + 1] expected tokens of every length.
+        token_s: [K] T.
         verification_s: T_ver.
         price: of a second [tokens]; negative to maximise tokens / latency instead.
+        max_flips: how many flips to make at most; 0 only values the subset.
         drafts: [K] 1 where a device drafts; improved in place.
 
     Returns:
         The value of the subset.
     """
-    num_devices = longest.shape[0]
+    num_devices = token_s.shape[0]
+    longest = np.empty(num_devices, np.int64)
     length, other = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
     change = np.empty(num_devices)
+    until(deadline_s, token_s, max_draft_length, longest)
     while True:
-        tokens, first_s, second_s, slowest = float(num_devices), 0.0, 0.0, -1
+        total, first_s, second_s, slowest = 0.0, 0.0, 0.0, -1
         for k in range(num_devices):
             length[k] = longest[k] if drafts[k] else 0
-            other[k] = 0 if drafts[k] else longest[k]
-            if drafts[k]:
-                tokens += gain[k]
-                if drafting_s[k] > first_s:
-                    first_s, second_s, slowest = drafting_s[k], first_s, k
-                else:
-                    second_s = max(second_s, drafting_s[k])
+            other[k] = length[k] if max_flips == 0 else longest[k] - length[k]
+            total += tokens[k, length[k]]
+            drafting_s = length[k] * token_s[k]
+            if drafting_s > first_s:
+                first_s, second_s, slowest = drafting_s, first_s, k
+            else:
+                second_s = max(second_s, drafting_s)
         correcting_s = latency_changes(
             rule, run_length, coins, length, other, snr, cost_w, power_w, payload_bits,
             bandwidth_hz, change,
         )  # fmt: skip
-        latency_s = first_s + correcting_s + verification_s
-        value = tokens / latency_s if price < 0.0 else tokens - price * latency_s
+        value = value_of(total, first_s + correcting_s + verification_s, price)
+        if max_flips == 0:
+            return value
         best, best_value = -1, value + 1e-12 * abs(value)
         for k in range(num_devices):
-            if drafts[k]:
-                waiting_s = second_s if k == slowest else first_s
-                flipped = tokens - gain[k]
-            else:
-                waiting_s = max(first_s, drafting_s[k])
-                flipped = tokens + gain[k]
+            others_s = second_s if k == slowest else first_s
+            waiting_s = max(others_s, other[k] * token_s[k])
             then_s = waiting_s + max(correcting_s + change[k], 0.0) + verification_s
-            candidate = flipped / then_s if price < 0.0 else flipped - price * then_s
+            flipped = total - tokens[k, length[k]] + tokens[k, other[k]]
+            candidate = value_of(flipped, then_s, price)
             if candidate > best_value:
                 best, best_value = k, candidate
         if best < 0:
             return value
         drafts[best] = 1 - drafts[best]
+        max_flips -= 1
+
+
+@compiled
+def suffix_latencies(
+    rule, run_length, coins, length, snr, cost_w, power_w, payload_bits, bandwidth_hz, mean
+):
+    """Mean correction latency if only the devices m, m + 1, ... draft, for every m at once.
+
+    The devices are sorted by rising SNR: these are the subsets that leave out the m worst uplinks.
+    Under OPTIMAL the split of a smaller subset lies further up, so one walk finds all of them.
+
+    Args:
+        rule, run_length, coins, length, snr, cost_w, power_w, payload_bits, bandwidth_hz: see
+            :func:`latency_changes`.
+        mean: [K + 1] output [s].
+    """
+    num_samples, num_devices = run_length.shape
+    members = np.empty(num_devices, np.int64)
+    before = np.empty(num_devices + 1)  # sums of downlink costs
+    mean[:] = 0.0
+    for s in range(num_samples):
+        count = 0
+        before[0] = 0.0
+        for k in range(num_devices):
+            if run_length[s, k] < length[k]:
+                up = rule == UPLINK or (rule == GIVEN and coins[s, k] == 0)
+                members[count] = k
+                before[count + 1] = before[count] + (0.0 if up else cost_w[k])
+                count += 1
+        split, first_up, next_m = 0, 0, 0
+        for i in range(count):  # the rejected devices i, i + 1, ...
+            if rule == OPTIMAL:
+                split = max(split, i + 1)
+                while (
+                    split < count and snr[members[split]] * (before[split] - before[i]) <= power_w
+                ):
+                    split += 1
+                level = max(snr[members[split - 1]], power_w / (before[split] - before[i]))
+            else:
+                first_up = max(first_up, i)
+                while first_up < count and not (
+                    rule == UPLINK or (rule == GIVEN and coins[s, members[first_up]] == 0)
+                ):
+                    first_up += 1
+                level = snr[members[first_up]] if first_up < count else np.inf
+                if before[count] > before[i]:
+                    level = min(level, power_w / (before[count] - before[i]))
+            latency = latency_at(level, count - i, payload_bits, bandwidth_hz)
+            while next_m <= members[i]:
+                mean[next_m] += latency
+                next_m += 1
+    for m in range(num_devices + 1):
+        mean[m] /= num_samples
+
+
+@compiled
+def deadline_search(
+    rule, run_length, coins, max_draft_length, tokens, token_s, snr, cost_w, power_w, payload_bits,
+    bandwidth_hz, verification_s, price, grid, best_length,
+):  # fmt: skip
+    """The local search of :func:`multispin_env.solvers.corrections.deadline`.
+
+    1. On a quarter of the samples, sweep the deadlines n max T_k, at which everybody has drafted n
+       tokens (between them the goodput dips: all wait and only some draft one more), and the
+       subsets that leave out the m worst uplinks.
+    2. On half of the samples, improve the subsets of the best three deadlines by flips, and
+       descend: move to other deadlines of `grid`, by halving strides, while that helps.
+    3. On all samples, improve the best of the three; then leave out one of its three worst
+       drafting devices, or the two or three worst of them, and improve again, while that helps.
+
+    Args:
+        rule, run_length, coins, max_draft_length, tokens, token_s, snr, cost_w, power_w,
+            payload_bits, bandwidth_hz, verification_s, price: see :func:`improve_subset`.
+        grid: all n T_k, rising, and 0.
+        best_length: [K] output.
+    """
+    num_devices = token_s.shape[0]
+    slowest_s = token_s.max()
+    quarter, half = max(1, run_length.shape[0] // 4), max(1, run_length.shape[0] // 2)
+    length, mean = np.empty(num_devices, np.int64), np.empty(num_devices + 1)
+    values = np.full(max_draft_length + 1, -np.inf)
+    first = np.zeros(max_draft_length + 1, np.int64)  # the best m of each deadline
+    for n in range(max_draft_length + 1):
+        until(n * slowest_s, token_s, max_draft_length, length)
+        suffix_latencies(
+            rule, run_length[:quarter], coins[:quarter], length, snr, cost_w, power_w,
+            payload_bits, bandwidth_hz, mean,
+        )  # fmt: skip
+        total, waiting_s = float(num_devices), 0.0
+        for m in range(num_devices, -1, -1):
+            if m < num_devices:
+                total += tokens[m, length[m]] - 1.0
+                waiting_s = max(waiting_s, length[m] * token_s[m])
+            value = value_of(total, waiting_s + mean[m] + verification_s, price)
+            if value > values[n]:
+                values[n], first[n] = value, m
+
+    some_run, some_coins = run_length[:half], coins[:half]
+    best, drafts = np.zeros(num_devices, np.int64), np.empty(num_devices, np.int64)
+    best_value, best_deadline_s = -np.inf, 0.0
+    for _ in range(min(3, max_draft_length + 1)):
+        n = np.argmax(values)
+        values[n] = -np.inf
+        drafts[:] = 0
+        drafts[first[n] :] = 1
+        here = np.searchsorted(grid, n * slowest_s * (1.0 + 1e-12), "right") - 1
+        value = improve_subset(
+            rule, some_run, some_coins, grid[here], max_draft_length, tokens, token_s, snr, cost_w,
+            power_w, payload_bits, bandwidth_hz, verification_s, price, num_devices, drafts,
+        )  # fmt: skip
+        stride = max(1, num_devices // 2)
+        while stride >= 1:
+            moved = False
+            for near in (here - stride, here + stride):
+                if moved or not 0 <= near < grid.shape[0]:
+                    continue
+                # With the subset as it is; only where that is better the subset is improved.
+                there = improve_subset(
+                    rule, some_run, some_coins, grid[near], max_draft_length, tokens, token_s, snr,
+                    cost_w, power_w, payload_bits, bandwidth_hz, verification_s, price, 0, drafts,
+                )  # fmt: skip
+                if there > value:
+                    value = improve_subset(
+                        rule, some_run, some_coins, grid[near], max_draft_length, tokens, token_s,
+                        snr, cost_w, power_w, payload_bits, bandwidth_hz, verification_s, price,
+                        num_devices, drafts,
+                    )  # fmt: skip
+                    here, moved = near, True
+            if not moved:
+                stride //= 2
+        if value > best_value:
+            best_value, best_deadline_s = value, grid[here]
+            best[:] = drafts
+    best_value = improve_subset(
+        rule, run_length, coins, best_deadline_s, max_draft_length, tokens, token_s, snr, cost_w,
+        power_w, payload_bits, bandwidth_hz, verification_s, price, num_devices, best,
+    )  # fmt: skip
+    improved = True
+    while improved:
+        improved, tried = False, 0
+        for k in range(num_devices):
+            if improved or best[k] == 0 or tried == 3:
+                continue
+            tried += 1
+            for all_worse in range(1 if tried == 1 else 2):
+                drafts[:] = best
+                drafts[k] = 0
+                if all_worse == 1:
+                    drafts[:k] = 0
+                flips = 1  # enough to see whether it is better
+                while flips > 0:
+                    value = improve_subset(
+                        rule, run_length, coins, best_deadline_s, max_draft_length, tokens,
+                        token_s, snr, cost_w, power_w, payload_bits, bandwidth_hz, verification_s,
+                        price, flips, drafts,
+                    )  # fmt: skip
+                    flips = 0
+                    if value > best_value + 1e-12 * abs(best_value):
+                        best_value, improved, flips = value, True, num_devices
+                        best[:] = drafts
+                if improved:
+                    break
+    until(best_deadline_s, token_s, max_draft_length, best_length)
+    for k in range(num_devices):
+        best_length[k] *= best[k]
+    return best_value
+
+
+@compiled
+def subset_levels(rule, rejects, coins, included, snr, cost_w, power_w, level, count):
+    """Level and number of the included devices that are rejected in each sample.
+
+    Args:
+        rule, coins, snr, cost_w, power_w: see :func:`latency_changes`.
+        rejects: [S, K] true where a device's draft is rejected, if it drafts.
+        included: [K] 1 where a device drafts.
+        level, count: [S] outputs; the level is inf where nobody is rejected.
+    """
+    num_samples, num_devices = rejects.shape
+    for s in range(num_samples):
+        spent, split, worst_up = 0.0, 0.0, np.inf
+        num = 0
+        served = False  # under OPTIMAL: the budget is used up, all others go up
+        for k in range(num_devices):
+            if included[k] == 0 or not rejects[s, k]:
+                continue
+            num += 1
+            if rule == OPTIMAL:
+                if served:
+                    continue
+                # Serve the worst on the downlink while the next would be better off there.
+                if spent > 0.0 and snr[k] * spent > power_w:
+                    served = True
+                    continue
+                split = snr[k]
+                if spent > 0.0:
+                    worst_up = max(split, power_w / (spent + cost_w[k]))
+                else:
+                    worst_up = max(split, power_w / cost_w[k])
+                spent += cost_w[k]
+            elif rule == UPLINK or (rule == GIVEN and coins[s, k] == 0):
+                worst_up = min(worst_up, snr[k])
+            else:
+                spent += cost_w[k]
+        if rule != OPTIMAL and spent > 0.0:
+            worst_up = min(worst_up, power_w / spent)
+        level[s], count[s] = worst_up, num
+
+
+@compiled
+def best_subset(
+    rule, run_length, coins, length, gain, drafting_s, forced, snr, cost_w, power_w, payload_bits,
+    bandwidth_hz, verification_s, target, max_nodes, best,
+):  # fmt: skip
+    """Branch and bound over the subsets of devices that draft until one deadline.
+
+    See :func:`multispin_env.solvers.corrections.branch_and_bound`.
+
+    Args:
+        rule, run_length, coins, snr, cost_w, power_w, payload_bits, bandwidth_hz: see
+            :func:`latency_changes`.
+        length, gain, drafting_s: [K] what a device drafts if it does, the expected tokens which
+            that adds, and how long it takes.
+        forced: a device that drafts in any case, or -1.
+        verification_s: T_ver.
+        target: the goodput to beat.
+        max_nodes: how many nodes to visit at most.
+        best: [K] output: 1 where a device drafts, in the best subset that beats the target.
+
+    Returns:
+        The goodput of that subset (or the target), and the number of nodes visited; -1 if there
+        would have been more.
+    """
+    num_samples, num_devices = run_length.shape
+    rejects = np.empty((num_samples, num_devices), np.bool_)
+    for s in range(num_samples):
+        for k in range(num_devices):
+            rejects[s, k] = run_length[s, k] < length[k]
+    alone = np.empty((num_samples, num_devices))
+    level, count = np.empty(num_samples), np.empty(num_samples, np.int64)
+    state = np.zeros(num_devices, np.int64)
+    for k in range(num_devices):  # the level if only this device is rejected
+        state[:] = 0
+        state[k] = 1
+        subset_levels(rule, rejects, coins, state, snr, cost_w, power_w, level, count)
+        alone[:, k] = level
+
+    # Decisions are made worst uplink first. `state` is 1 in, 0 out, -1 open.
+    order = np.empty(num_devices, np.int64)
+    num_open = 0
+    state[:] = 0
+    for k in range(num_devices):
+        if k == forced:
+            state[k] = 1
+        elif length[k] > 0:
+            order[num_open] = k
+            state[k] = -1
+            num_open += 1
+    cost = np.empty(num_devices)
+    depth, nodes, entering = 0, 0, True
+    while True:
+        if entering:
+            nodes += 1
+            if nodes > max_nodes:
+                return target, -1
+            subset_levels(rule, rejects, coins, state_in(state), snr, cost_w, power_w, level, count)
+            correcting_s, tokens, waiting_s = 0.0, float(num_devices), 0.0
+            for k in range(num_devices):
+                cost[k] = 0.0
+                if state[k] == 1:
+                    tokens += gain[k]
+                    waiting_s = max(waiting_s, drafting_s[k])
+            for s in range(num_samples):
+                more, cap = 0, level[s]
+                for i in range(depth, num_open):
+                    k = order[i]
+                    if rejects[s, k]:
+                        more += 1
+                        if count[s] == 0:
+                            cap = alone[s, k] if more == 1 else max(cap, alone[s, k])
+                now_s = latency_at(level[s], count[s], payload_bits, bandwidth_hz)
+                correcting_s += now_s
+                if more > 0:
+                    then_s = latency_at(cap, count[s] + more, payload_bits, bandwidth_hz)
+                    slope = (then_s - now_s) / more
+                    for i in range(depth, num_open):
+                        if rejects[s, order[i]]:
+                            cost[order[i]] += slope
+            latency_s = waiting_s + verification_s + correcting_s / num_samples
+            if tokens / latency_s > target:
+                target = tokens / latency_s
+                for k in range(num_devices):
+                    best[k] = 1 if state[k] == 1 else 0
+            bound = tokens - target * latency_s
+            for i in range(depth, num_open):
+                bound += max(0.0, gain[order[i]] - target * cost[order[i]] / num_samples)
+            if bound > 1e-9 * tokens and depth < num_open:
+                state[order[depth]] = 1
+                depth += 1
+                continue
+        # Back: the last device that is in goes out; those that are out are open again.
+        entering = False
+        while depth > 0 and state[order[depth - 1]] == 0:
+            depth -= 1
+            state[order[depth]] = -1
+        if depth == 0:
+            return target, nodes
+        state[order[depth - 1]] = 0
+        entering = True
+
+
+@compiled
+def state_in(state):
+    """1 where a state is 1, else 0."""
+    return (state == 1).astype(np.int64)
 
 
 # ---- solvers: upload protocol ------------------------------------------------------------------

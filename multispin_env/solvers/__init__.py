@@ -6,8 +6,10 @@ starts and value decisions; solvers map a problem to a decision.
 
 from multispin_env.solvers.corrections import (
     Decision,
+    branch_and_bound,
     computation_only,
     deadline,
+    exhaustive,
     greedy,
     uniform,
 )
@@ -38,11 +40,13 @@ __all__ = [
     "Reference",
     "UploadDecision",
     "UploadProblem",
+    "branch_and_bound",
     "centralised",
     "computation_only",
     "deadline",
     "draft_policy",
     "exact",
+    "exhaustive",
     "fixed",
     "greedy",
     "heterogeneous",

@@ -215,32 +215,41 @@ class CorrectionProblem:
         )
 
     def _exact(self, lengths: Integers, rule: str) -> float:
+        outcomes, latency = self.outcome_latencies(rule)
+        reject = rejection_probability(self.acceptance_rate, lengths)
+        probability = np.prod(np.where(outcomes == 1, reject, 1.0 - reject), axis=1)
+        possible = probability > 0  # an impossible outcome may take forever: 0 * inf is not 0
+        return float(probability[possible] @ latency[possible])
+
+    def outcome_latencies(self, rule: str = "optimal") -> tuple[Integers, Floats]:
+        """Every rejected set (0 or 1, [2^K, K]) and its correction latency [s], [2^K].
+
+        Under `random` the mean over the coins of the rejected devices.
+
+        Raises:
+            ValueError: more than 16 devices.
+        """
         k = self.num_devices
         if k > EXACT_MAX_DEVICES:
             raise ValueError(f"exact=True enumerates 2^K outcomes: K = {k} is over the limit of 16")
         outcomes = np.array(list(itertools.product([0, 1], repeat=k)))
-        reject = rejection_probability(self.acceptance_rate, lengths)
-        probability = np.prod(np.where(outcomes == 1, reject, 1.0 - reject), axis=1)
-        latency = np.zeros(len(outcomes))
-        possible = probability > 0  # an impossible outcome may take forever: 0 * inf is not 0
         if rule != "random":
-            latency[possible] = correction.correct(
-                outcomes[possible], rule=rule, **self._radio()
-            ).latency_s
-        else:
-            for index in np.flatnonzero(possible):
-                members = np.flatnonzero(outcomes[index])
-                coins = np.zeros((2**members.size, k), dtype=int)
-                coins[:, members] = list(itertools.product([0, 1], repeat=members.size))
-                latency[index] = np.mean(
-                    correction.correct(
-                        np.broadcast_to(outcomes[index], coins.shape),
-                        rule="random",
-                        downlink=coins,
-                        **self._radio(),
-                    ).latency_s
-                )
-        return float(probability @ latency)
+            sent = correction.correct(outcomes, rule=rule, **self._radio())
+            return outcomes, np.asarray(sent.latency_s)
+        latency = np.zeros(len(outcomes))
+        for index, outcome in enumerate(outcomes):
+            members = np.flatnonzero(outcome)
+            coins = np.zeros((2**members.size, k), dtype=int)
+            coins[:, members] = list(itertools.product([0, 1], repeat=members.size))
+            latency[index] = np.mean(
+                correction.correct(
+                    np.broadcast_to(outcome, coins.shape),
+                    rule="random",
+                    downlink=coins,
+                    **self._radio(),
+                ).latency_s
+            )
+        return outcomes, latency
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
