@@ -9,7 +9,7 @@ It follows Stable-Baselines3's `predict`, for one observation or a batch of them
 `evaluate_policy` runs it like a trained model.
 """
 
-from baselines.analytical import CorrectionSolver, ModeRule, UploadSolver
+from baselines.analytical import CorrectionSolver, JointSolver, ModeRule, UploadSolver
 from baselines.policy import Context, Policy
 from baselines.registry import make, names, register
 from baselines.simple import FixedDraftLength, RandomPolicy
@@ -18,6 +18,7 @@ __all__ = [
     "Context",
     "CorrectionSolver",
     "FixedDraftLength",
+    "JointSolver",
     "ModeRule",
     "Policy",
     "RandomPolicy",

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from baselines.policy import Context, Observation, Policy
 from multispin_env import solvers
+from multispin_env.model.correction import check_rule
 from multispin_env.solvers.problems import CorrectionProblem, pose_observed
 from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
 
@@ -30,30 +30,37 @@ def _row(observation: Observation, lane: int, **renamed: str) -> Mapping[str, An
     return row | {key: observation[source][lane] for key, source in renamed.items()}
 
 
-def _modes(problem: CorrectionProblem, rejected: NDArray[Any], rule: str) -> NDArray[np.int64]:
-    """Modes of a pending round [K]: 1 downlink, 0 uplink (and where nothing is sent)."""
-    return np.asarray(problem.correct(rejected == 1, rule).downlink, dtype=np.int64)
-
-
 class CorrectionSolver(Policy):
-    """Draft lengths by a solver of the correction protocol; in Joint with optimal modes.
+    """Draft lengths by a solver of the correction protocol; in Joint modes as well.
 
-    Knows: the coming round's channel, acceptance rates and drafting speeds. Costs, at K = 20:
-    `computation_only` 0.2 ms, `greedy` and `uniform` 1 to 2 ms, `deadline` 1 to 2 ms a decision.
+    Knows: the coming round's channel, acceptance rates and drafting speeds; in Joint also which
+    drafts of the pending round were rejected. Costs, at K = 20: `computation_only` 0.2 ms,
+    `deadline` 1 ms, `greedy` and `uniform` 1 to 2 ms a decision.
 
     Args:
         context: the environment.
         solver: a key of :data:`multispin_env.solvers.DRAFT_SOLVERS`.
-        rule: the rule by which the environment's corrections travel (its `correction`).
+        rule: lengths are the best under this rule, and in Joint modes follow it. Default: the
+            environment's `correction`, and in Joint the optimal rule.
+        seed: of the coins under `random` in Joint.
         options: passed to the solver, for example `samples` or, for `deadline`, `price`.
     """
 
     def __init__(
-        self, context: Context, *, solver: str, rule: str = "optimal", **options: Any
+        self,
+        context: Context,
+        *,
+        solver: str,
+        rule: str | None = None,
+        seed: int = 0,
+        **options: Any,
     ) -> None:
         super().__init__(context)
         self._solve = solvers.DRAFT_SOLVERS[solver]
-        self._options = options | {"rule": rule}
+        self._rule = context.correction if rule is None else rule
+        check_rule(self._rule)
+        self._options = options
+        self._coins = np.random.default_rng(seed)
 
     @staticmethod
     def fits(context: Context) -> bool:
@@ -68,14 +75,28 @@ class CorrectionSolver(Policy):
         actions = []
         for lane in range(len(observation["snr_db"])):
             drafted = pose_observed(self.scenario, _row(observation, lane, **source))
-            action = self._solve(drafted, **self._options).draft_length
+            action = self._solve(drafted, rule=self._rule, **self._options).draft_length
             if joint:
                 pending = pose_observed(self.scenario, _row(observation, lane))
                 assert isinstance(pending, CorrectionProblem)
-                modes = _modes(pending, observation["rejected"][lane], "optimal")
+                seed = int(self._coins.integers(2**31))
+                sent = pending.correct(observation["rejected"][lane] == 1, self._rule, seed)
+                modes = sent.downlink.astype(np.int64)
                 action = np.concatenate([action, modes])
             actions.append(action)
         return np.stack(actions)
+
+
+class JointSolver(CorrectionSolver):
+    """Lengths and modes under one rule, in Joint: the papers' comparison of mode rules.
+
+    Knows and costs as :class:`CorrectionSolver`, whose arguments it has.
+    """
+
+    @staticmethod
+    def fits(context: Context) -> bool:
+        """Fits where the agent decides lengths and modes, knowing the rates."""
+        return context.control == JOINT and context.informed
 
 
 class UploadSolver(Policy):
@@ -147,5 +168,5 @@ class ModeRule(Policy):
             row.setdefault("acceptance_rate", np.zeros(self.scenario.num_devices))  # not needed
             pending = pose_observed(self.scenario, row)
             assert isinstance(pending, CorrectionProblem)
-            actions.append(_modes(pending, row["rejected"], "optimal"))
+            actions.append(pending.correct(row["rejected"] == 1).downlink)
         return np.stack(actions).astype(np.int8)

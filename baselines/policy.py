@@ -29,6 +29,7 @@ class Context:
     scenario: Scenario
     informed: bool = True  #: acceptance rates are observed, not only feedback
     flat: bool = False  #: actions go through :class:`multispin_env.wrappers.FlattenBandwidth`
+    correction: str = "optimal"  #: the rule of corrections, where the agent does not pick modes
 
     @classmethod
     def of(cls, env: Any) -> Context:
@@ -44,8 +45,10 @@ class Context:
             return cls(DRAFT_LENGTH, env)
         inner: Any = getattr(env, "unwrapped", None)
         control, scenarios = getattr(inner, "control", None), getattr(inner, "scenarios", None)
+        correction = getattr(inner, "correction", "optimal")
         if control is None and hasattr(inner, "get_attr"):  # Sync, Async or SB3's vectors
             control, scenarios = inner.get_attr("control")[0], list(inner.get_attr("scenario"))
+            correction = inner.get_attr("correction")[0]
         scenarios = scenarios or [getattr(inner, "scenario", None)]
         if not isinstance(control, Control) or not isinstance(scenarios[0], Scenario):
             raise ValueError(f"env = {env!r}: must be a multispin/* environment or a Scenario")
@@ -53,7 +56,7 @@ class Context:
             raise ValueError("env has lanes with different scenarios: a policy belongs to one")
         shown = getattr(inner, "single_observation_space", inner.observation_space)
         flat = control.bandwidth and isinstance(env.action_space, spaces.Box)
-        return cls(control, scenarios[0], "acceptance_rate" in shown.spaces, flat)
+        return cls(control, scenarios[0], "acceptance_rate" in shown.spaces, flat, correction)
 
 
 class Policy(ABC):

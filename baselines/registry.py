@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from baselines.analytical import UPLOAD_SOLVERS, CorrectionSolver, ModeRule, UploadSolver
+from baselines.analytical import (
+    UPLOAD_SOLVERS,
+    CorrectionSolver,
+    JointSolver,
+    ModeRule,
+    UploadSolver,
+)
 from baselines.policy import Context, Policy
 from baselines.simple import FixedDraftLength, RandomPolicy
 from multispin_env.solvers import DRAFT_SOLVERS
@@ -14,6 +20,11 @@ _POLICIES: Final[dict[str, tuple[type[Policy], dict[str, Any]]]] = {
     "fixed": (FixedDraftLength, {}),
     "random": (RandomPolicy, {}),
     **{name: (CorrectionSolver, {"solver": name}) for name in DRAFT_SOLVERS},
+    **{
+        f"{name}_{rule}": (JointSolver, {"solver": name, "rule": rule})
+        for name in DRAFT_SOLVERS
+        for rule in ("uplink", "downlink", "random")
+    },
     **{name: (UploadSolver, {"solver": name}) for name in UPLOAD_SOLVERS},
     "optimal_modes": (ModeRule, {"rule": "optimal"}),
     "all_uplink": (ModeRule, {"rule": "uplink"}),

@@ -18,7 +18,9 @@ from multispin_env.devices import DeviceLaw
 from multispin_env.model import kernels
 from multispin_env.model.correction import RULES
 from multispin_env.model.latency import MAX_ROUND_S
+from multispin_env.regret import regret_keys, round_regret
 from multispin_env.scenario import Scenario
+from multispin_env.solvers.problems import Problem, pose
 from multispin_env.spaces import DRAFT_LENGTH, Control, float_keys, integer_keys
 
 Observation = dict[str, NDArray[Any]]
@@ -71,6 +73,7 @@ class Core:
         fixed_draft: where a round is pending, [N, K]: the lengths of round 0, and of all rounds
             where neither the agent nor a draft policy decides them.
         draft_policy: decides the lengths where the agent does not, batched.
+        regret: whether :meth:`regrets` is asked for.
         batched: actions have the cells in front, [N, ...]; False (N = 1): they have not, and the
             outcome's blocks per cell are written to the same memory at every step.
     """
@@ -84,6 +87,7 @@ class Core:
         observe_acceptance: bool = True,
         fixed_draft: NDArray[np.int64] | None = None,
         draft_policy: DraftPolicy | None = None,
+        regret: bool = False,
         batched: bool = True,
     ) -> None:
         first = scenarios[0]
@@ -94,6 +98,8 @@ class Core:
         self.max_draft_length = first.max_draft_length
         self.draft_policy = draft_policy
         self.fixed_draft = fixed_draft
+        self.correction = correction
+        self.regret_keys = regret_keys(control) if regret else ()
         self.float_keys = float_keys(control, observe_acceptance)
         self.integer_keys = integer_keys(control, observe_acceptance)
 
@@ -300,6 +306,39 @@ class Core:
         tokens = self._counter[cells, kernels.EPISODE_TOKENS]
         goodput[cells] = tokens / self._time_s[cells]
         return goodput
+
+    def regrets(self, outcome: Outcome, cells: Iterable[int]) -> dict[str, NDArray[np.float64]]:
+        """How far the listed cells' last decisions were from the best known, [N] (0 elsewhere)."""
+        _, _, device_float, device_int, cell_float, cell_int = outcome
+        found = {key: np.zeros(self.num_cells) for key in self.regret_keys}
+        for n in cells if found else ():
+            values = round_regret(
+                self.control,
+                self.correction,
+                self._last_problem(n),
+                device_int[kernels.DRAFTED, n],
+                device_int[kernels.REJECTED, n],
+                device_float[kernels.ALLOCATED_HZ, n],
+                float(cell_int[kernels.EMITTED, n]),
+                tuple(cell_float[kernels.DRAFTING_S : kernels.COMMUNICATION_S + 1, n].tolist()),
+            )
+            for key, value in values.items():
+                found[key][n] = value
+        return found
+
+    def _last_problem(self, cell: int) -> Problem:
+        """What was known at the start of the round that a cell played last."""
+        r = int(self._counter[cell, kernels.ROUND]) - 1
+        gain = self._device[kernels.MEAN_GAIN, cell]
+        if self._cell[kernels.FADES, cell] > 0:
+            slot = r // kernels.BLOCK % 2
+            gain = gain * self._tape[cell, slot, r % kernels.BLOCK, kernels.FADING]
+        return pose(
+            self.scenarios[cell],
+            self._device[kernels.ACCEPTANCE_RATE, cell],
+            self._device[kernels.TOKEN_LATENCY_S, cell],
+            gain,
+        )
 
     def _new_outcome(self) -> Outcome:
         n = self.num_cells

@@ -83,6 +83,19 @@ _SHARED_SECTIONS = """
     | `reward_terms`      | dict        |          | the parts of the reward, by name          |
     | `episode_goodput`   | float       | tokens/s | at the end: tokens per second             |
 
+    With `regret=True` also (about a millisecond a round)
+
+    | key                | type  | unit     | meaning                                          |
+    | ------------------ | ----- | -------- | ------------------------------------------------ |
+    | `best_goodput`     | float | tokens/s | expected, best known (`deadline`, `exact`)       |
+    | `chosen_goodput`   | float | tokens/s | expected, of the lengths (and the bands) played  |
+    | `regret`           | float | tokens/s | `best_goodput` - `chosen_goodput`                |
+    | `excess_latency_s` | float | s        | ModeSelection, Joint: above optimal modes        |
+
+    The expectation is over acceptances, with corrections by the rule `correction` (optimal in
+    Joint). In ModeSelection the lengths are not the agent's, and the goodputs are those of the
+    outcome, under optimal modes and under the chosen ones.
+
     Tokens and goodput are sums over all devices. In a cut round the parts (`drafting_s` and so on,
     `emitted`, the arrays) are those of the whole round; only `tokens` and `latency_s` are cut.
 """
@@ -103,6 +116,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
     Attributes:
         scenario: the scenario that is played, overrides applied.
         price: price of a second in the reward "margin" [tokens/s].
+        correction: the rule by which corrections travel where the agent does not pick modes.
         tape: the running episode's devices, gains and run lengths, read-only.
     """
 
@@ -122,6 +136,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         observe_acceptance: bool = True,
         correction: str = "optimal",
         draft_policy: DraftPolicyLike | None = None,
+        regret: bool = False,
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -143,7 +158,9 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             correction=correction,
             observe_acceptance=observe_acceptance,
             draft_policy=draft_policy,
+            regret=regret,
         )
+        self.correction = correction
         self._float_rows = [(key, (row, 0)) for row, key in enumerate(self._core.float_keys)]
         self._integer_rows = [(key, (row, 0)) for row, key in enumerate(self._core.integer_keys)]
         self._running = False
@@ -188,6 +205,8 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         if truncated:
             self._running = False
             info["episode_goodput"] = self._goodput_so_far()
+        for key, value in core.regrets(outcome, (0,)).items():
+            info[key] = float(value[0])
         terms = rewards.terms(self._reward, self.price, info)
         reward = float(sum(terms.values()))
         info["reward_terms"] = terms
@@ -335,6 +354,7 @@ class DraftLengthEnv(MultiSpinEnv):
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
     * `correction`: how corrections travel: "optimal" (default), "uplink", "downlink", "random".
+    * `regret`: add the regret of each round to the info.
     * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History
@@ -387,6 +407,7 @@ class ModeSelectionEnv(MultiSpinEnv):
     * `draft_policy`: an int, a list of K, the name of a solver
       (`multispin_env.solvers.DRAFT_SOLVERS`), or a callable that maps the observation of
       DraftLength-v0 to K lengths. Default: the scenario's reference length.
+    * `regret`: add the regret of each round to the info.
     * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History
@@ -435,6 +456,7 @@ class JointEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `regret`: add the regret of each round to the info.
     * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History
@@ -491,6 +513,7 @@ class DraftBandwidthEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.bandwidth_hz": 5e6}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `regret`: add the regret of each round to the info.
     * `render_mode`: None, "human", "rgb_array" or "ansi".
 
     ## Version History

@@ -72,6 +72,7 @@ def make_core(
     correction: str = "optimal",
     observe_acceptance: bool = True,
     draft_policy: DraftPolicyLike | None = None,
+    regret: bool = False,
 ) -> Core:
     """The core that the arguments describe.
 
@@ -93,8 +94,9 @@ def make_core(
         raise ValueError(f"draft_policy = {draft_policy!r}: solvers need observe_acceptance=True")
     if draft_policy is not None and (control.draft or not control.mode):
         raise ValueError(f"draft_policy is given: in {control.id} the agent picks the lengths")
-    if not isinstance(observe_acceptance, bool | np.bool_):
-        raise ValueError(f"observe_acceptance = {observe_acceptance!r}: must be True or False")
+    for name, flag in (("observe_acceptance", observe_acceptance), ("regret", regret)):
+        if not isinstance(flag, bool | np.bool_):
+            raise ValueError(f"{name} = {flag!r}: must be True or False")
     fixed_draft: NDArray[np.int64] | None = None
     policy: DraftPolicy | None = None
     if isinstance(draft_policy, str):
@@ -110,6 +112,7 @@ def make_core(
         observe_acceptance=bool(observe_acceptance),
         fixed_draft=fixed_draft,
         draft_policy=policy,
+        regret=bool(regret),
         batched=batched,
     )
 

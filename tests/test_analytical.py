@@ -10,10 +10,11 @@ from test_env import IDS, SMALL
 import agents
 import baselines
 from multispin_env import solvers
-from multispin_env.solvers.problems import pose
+from multispin_env.solvers.problems import pose, pose_observed
 from multispin_env.wrappers import FlatObservation, FlattenBandwidth
 
 CORRECTION = {"computation_only", "deadline", "greedy", "uniform"}
+RULED = {f"{n}_{rule}" for n in CORRECTION for rule in ("uplink", "downlink", "random")}
 UPLOAD = {"exact", "heterogeneous", "homogeneous", "uniform_bandwidth"}
 
 
@@ -38,7 +39,7 @@ def goodputs(env_id, name, episodes, options=None, **kwargs):
         (IDS[0], "qwen2.5", CORRECTION | {"fixed", "random"}),
         (IDS[0], "llama2", UPLOAD | {"fixed", "random"}),
         (IDS[1], "qwen2.5", {"all_downlink", "all_uplink", "optimal_modes", "random"}),
-        (IDS[2], "qwen2.5", CORRECTION | {"random"}),
+        (IDS[2], "qwen2.5", CORRECTION | RULED | {"random"}),
         (IDS[3], "qwen3.5", UPLOAD | {"fixed", "random"}),
     ],
 )
@@ -69,6 +70,40 @@ def test_the_policy_plays_its_solver(name):
     )
     action, _ = baselines.make(name, env).predict(observation)
     assert action.tolist() == getattr(solvers, name)(posed).draft_length.tolist()
+
+
+@pytest.mark.parametrize("rule", ["uplink", "downlink", "random"])
+@pytest.mark.parametrize("name", ["deadline", "greedy"])
+def test_lengths_are_the_best_under_the_rule_of_the_environment(name, rule):
+    options = {"overrides": SMALL | {"radio.uplink_power_dbm": 10}, "correction": rule}
+    env = gym.make(IDS[0], **options)
+    observation, _ = env.reset(seed=4)
+    posed = pose_observed(env.unwrapped.scenario, observation)
+    expected = getattr(solvers, name)(posed, rule=rule).draft_length
+    lanes = (gym.make_vec(IDS[0], 2, **options), agents.make_vec_env(IDS[0], 2, **options))
+    for made in (env, *lanes):
+        action, _ = baselines.make(name, made).predict(observation)
+        assert action.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("rule", ["optimal", "uplink", "downlink", "random"])
+def test_joint_policies_follow_one_rule_in_lengths_and_modes(rule):
+    env = gym.make(IDS[2], overrides={"radio.uplink_power_dbm": 10})
+    policy = baselines.make("deadline" if rule == "optimal" else f"deadline_{rule}", env)
+    observation, _ = env.reset(seed=4)
+    downlinks = []
+    for _ in range(6):
+        action, _ = policy.predict(observation)
+        following = {**observation, "snr_db": observation["next_snr_db"]}
+        drafted = solvers.deadline(pose_observed(env.unwrapped.scenario, following), rule=rule)
+        assert action[:20].tolist() == drafted.draft_length.tolist()
+        observation, _, _, _, info = env.step(action)
+        downlinks.extend(info["mode"][info["mode"] >= 0])
+    share = np.mean(downlinks)
+    if rule in ("uplink", "downlink"):
+        assert share == (rule == "downlink")
+    else:
+        assert 0.1 < share < 0.9
 
 
 @pytest.mark.parametrize("env_id", [IDS[0], IDS[2]])

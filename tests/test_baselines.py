@@ -378,6 +378,7 @@ def test_context_has_only_constants():
         "scenario",
         "informed",
         "flat",
+        "correction",
     ]
 
 

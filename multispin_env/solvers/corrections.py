@@ -142,6 +142,22 @@ class _Round:
         return float(self.tokens[self.device, lengths].sum() / latency)
 
 
+def sampled_goodput(
+    problem: CorrectionProblem,
+    draft_length: Integers,
+    rule: str = "optimal",
+    *,
+    samples: int = 128,
+    seed: int = 0,
+) -> float:
+    """Goodput of a decision on the outcomes that the solvers average over [tokens/s].
+
+    As :meth:`CorrectionProblem.goodput`, on quasi-random outcomes, and ten times as fast.
+    """
+    round_ = _Round(problem, rule, samples, seed)
+    return round_.goodput(np.asarray(draft_length, dtype=np.int64)[round_.order])
+
+
 # ---- the paper's solvers ---------------------------------------------------------------------
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_greedy import slow_greedy
 
 from multispin_env import Scenario, solvers, tape
 from multispin_env.model import correction
-from multispin_env.model.acceptance import expected_tokens
+from multispin_env.model.acceptance import expected_tokens, run_length
 from multispin_env.solvers import CorrectionProblem, corrections
 from multispin_env.solvers.problems import pose
 
@@ -98,42 +99,15 @@ def test_the_enumeration_of_this_file_finds_the_vectors_optimum(index):
     assert values.max() == pytest.approx(instance["optimum"]["goodput"], rel=1e-9)
 
 
-def slow_greedy(p, rule, samples, seed):
-    """Algorithm 1, word by word, every candidate valued from scratch."""
-    round_ = corrections._Round(p, rule, samples, seed)
-    coins = round_.coins if rule == "random" else None
-
-    def value(lengths):
-        gamma = lengths[round_.order]
-        sent = correction.correct(
-            round_.run < gamma, rule=rule, downlink=coins, **radio(p, round_.order)
-        )
-        waiting = np.max(lengths * p.token_latency_s) + p.verification_s
-        return p.expected_tokens(lengths) / (waiting + sent.latency_s.mean())
-
-    lengths = np.zeros(p.num_devices, int)
-    while lengths[0] < p.max_draft_length and value(lengths + 1) > value(lengths):
-        lengths += 1
-    while True:
-        candidates = [
-            np.minimum(lengths + step, p.max_draft_length)
-            for step in np.eye(p.num_devices, dtype=int)
-        ]
-        values = [value(candidate) for candidate in candidates]
-        if max(values) <= value(lengths) * (1 + 1e-12):
-            return lengths, value(lengths)
-        lengths = candidates[int(np.argmax(values))]
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_greedy_equals_its_direct_transcription(rule):
     generator = np.random.default_rng(0)
-    for num_devices in (1, 3, 8, 12):
+    for num_devices in (1, 3, 6):
         p = faded(generator, num_devices, power_dbm=20, longest=8)
-        lengths, goodput = slow_greedy(p, rule, 64, 1)
-        fast = solvers.greedy(p, rule, samples=64, seed=1)
-        assert fast.goodput == pytest.approx(goodput, rel=1e-10)
-        assert fast.draft_length.tolist() == lengths.tolist()
+        lengths, goodput = slow_greedy(p, rule, 24, 1)
+        fast = solvers.greedy(p, rule, samples=24, seed=1)
+        assert fast.goodput == pytest.approx(goodput, rel=1e-9)
+        assert fast.draft_length.tolist() == lengths
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -211,6 +185,78 @@ def test_deadline_is_close_to_enumeration_where_greedy_is_not():
     assert np.max(gaps["greedy"]) >= 0.2
 
 
+def direct_value(p, lengths, rule, samples, seed):
+    """Sample-average goodput by the general correction function, outcomes as the solvers'."""
+    exponential, coins = corrections._outcomes(samples, p.num_devices, seed)
+    order = np.argsort(p.uplink_power_w * p.channel_gain, kind="stable")
+    run = run_length(exponential, p.acceptance_rate[order])
+    sent = correction.correct(
+        run < lengths[order],
+        rule=rule,
+        downlink=coins if rule == "random" else None,
+        **radio(p, order),
+    )
+    waiting = np.max(lengths * p.token_latency_s) + p.verification_s
+    return p.expected_tokens(lengths) / (waiting + sent.latency_s.mean())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_branch_and_bound_equals_trying_every_deadline_and_subset(rule):
+    generator = np.random.default_rng(8)
+    subsets = np.array(list(itertools.product([0, 1], repeat=6)))
+    for trial in range(4):
+        p = faded(generator, 6, power_dbm=(10, 20)[trial % 2], longest=6)
+        best = 0.0
+        for deadline_s in corrections._deadlines(p):
+            most = corrections._until(deadline_s, p.token_latency_s, p.max_draft_length)
+            values = [direct_value(p, most * drafts, rule, 32, trial) for drafts in subsets]
+            best = max(best, *values)
+        found = solvers.branch_and_bound(p, rule, samples=32, seed=trial)
+        assert found.goodput == pytest.approx(best, rel=1e-8)
+        assert direct_value(p, found.draft_length, rule, 32, trial) == pytest.approx(best, rel=1e-8)
+
+
+def test_branch_and_bound_says_when_it_gives_up():
+    p = faded(np.random.default_rng(9), 20, longest=20)
+    with pytest.raises(RuntimeError, match="max_nodes = 2: the search needs more"):
+        solvers.branch_and_bound(p, "downlink", max_nodes=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("power_dbm", [10, 20])
+@pytest.mark.parametrize("ratio", [4, 16])
+def test_deadline_is_close_to_the_certified_optimum_of_twenty_devices(power_dbm, ratio):
+    generator = np.random.default_rng(10)
+    gaps = {"deadline": [], "greedy": []}
+    for _ in range(36):
+        p = faded(generator, 20, power_dbm, ratio, longest=20)
+        best = solvers.branch_and_bound(p).goodput
+        gaps["deadline"].append(1 - solvers.deadline(p).goodput / best)
+        gaps["greedy"].append(1 - solvers.greedy(p, samples=128).goodput / best)
+    assert np.min(gaps["deadline"]) >= -1e-12
+    assert np.mean(gaps["deadline"]) <= 1e-3
+    assert np.max(gaps["deadline"]) <= 1e-2
+    assert np.mean(gaps["greedy"]) >= 10 * np.mean(gaps["deadline"])
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_exhaustive_equals_the_enumeration_of_this_file(rule):
+    generator = np.random.default_rng(11)
+    for num_devices in (1, 2, 4):
+        p = faded(generator, num_devices, longest=4)
+        lengths, values = all_goodputs(p, rule)
+        found = solvers.exhaustive(p, rule)
+        assert found.goodput == pytest.approx(values.max(), rel=1e-12)
+        assert values[(lengths == found.draft_length).all(axis=1)][0] == pytest.approx(
+            values.max(), rel=1e-12
+        )
+
+
+def test_exhaustive_refuses_large_rounds():
+    with pytest.raises(ValueError, match=r"\(max_draft_length \+ 1\)\^K = 21\^20"):
+        solvers.exhaustive(faded(np.random.default_rng(0), 20, longest=20))
+
+
 @pytest.mark.parametrize("num_devices", [20, 100])
 @pytest.mark.parametrize("power_dbm", [10, 20])
 def test_deadline_is_never_below_greedy_or_uniform_on_the_same_outcomes(num_devices, power_dbm):
@@ -255,6 +301,8 @@ SOLVERS = {
     "uniform": solvers.uniform,
     "computation_only": solvers.computation_only,
     "deadline": lambda p, rule: solvers.deadline(p, rule=rule),
+    "branch_and_bound": solvers.branch_and_bound,
+    "exhaustive": solvers.exhaustive,
 }
 EDGES = {
     "dead channel": {"channel_gain": [0.0, 1e-12, 1e-12]},
@@ -291,7 +339,7 @@ def test_edges_have_their_limits(name, edge, rule):
     assert np.all((decision.draft_length >= 0) & (decision.draft_length <= p.max_draft_length))
     assert np.isfinite(decision.goodput)
     assert decision.goodput >= 0
-    if name == "deadline":
+    if name in ("deadline", "branch_and_bound", "exhaustive"):
         assert decision.goodput >= 3 / 0.07 * (1 - 1e-12)  # plain decoding is always possible
         if edge == "never accepted":
             assert not decision.draft_length.any()
