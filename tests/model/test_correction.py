@@ -485,3 +485,24 @@ def test_a_wider_uplink_band_has_more_noise():
     # The ratio falls from 3 to 1 as the band triples: 3 * 1 bit instead of 1 * 2 bits a second.
     assert float(uplink_latency(3.0, 1.0, 6.0, 3.0, 1.0)) == pytest.approx(2.0, rel=1e-14)
     assert float(uplink_latency(3.0, 1.0, 6.0, 1.0, 1.0)) == pytest.approx(3.0, rel=1e-14)
+
+
+def test_delays_are_monotone_in_the_split():
+    """The further the split, the slower the downlink and the faster the uplink (Lemma 2)."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        count = int(rng.integers(2, 10))
+        inputs = draw(rng, count, "fade")
+        worst_first = np.argsort(inputs["uplink_power_w"] * inputs["channel_gain"])
+        band = np.full(count, inputs["bandwidth_hz"] / count)
+        gain, noise = inputs["channel_gain"][worst_first], inputs["noise_device_w_hz"][worst_first]
+        budget, bits = inputs[RADIO[2]], inputs[RADIO[3]]
+        down = [
+            downlink_given_bandwidth(gain[:m], budget, bits, band[:m], noise[:m])[0]
+            for m in range(1, count + 1)
+        ]
+        # A split's uplink delay is that of its first uplink device.
+        power, noise_server = inputs["uplink_power_w"][worst_first], inputs["noise_server_w_hz"]
+        up = uplink_latency(gain, power, bits, band, noise_server)
+        assert np.all(np.diff(down) >= 0)
+        assert np.all(np.diff(up) <= 0)
