@@ -1,11 +1,13 @@
 """The papers' policies, and ours: solvers applied to each round's observation.
 
-All are causal: they know the observation and the scenario's constants, never the tape.
+All are causal: they know the observation and the scenario's constants, never the tape. With
+`observe_acceptance=False` they take the acceptance rates for their posterior means given the
+feedback so far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +15,6 @@ import numpy as np
 from baselines.policy import Context, Observation, Policy
 from multispin_env import solvers
 from multispin_env.model.correction import check_rule
-from multispin_env.solvers.problems import CorrectionProblem, pose_observed
 from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
 
 UPLOAD_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
@@ -22,12 +23,6 @@ UPLOAD_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
     "uniform_bandwidth": solvers.uniform_bandwidth,
     "exact": solvers.exact,
 }
-
-
-def _row(observation: Observation, lane: int, **renamed: str) -> Mapping[str, Any]:
-    """One lane's observation [K], with some keys taken from others."""
-    row = {key: value[lane] for key, value in observation.items()}
-    return row | {key: observation[source][lane] for key, source in renamed.items()}
 
 
 class CorrectionSolver(Policy):
@@ -64,24 +59,23 @@ class CorrectionSolver(Policy):
 
     @staticmethod
     def fits(context: Context) -> bool:
-        """Fits where the agent decides lengths in the correction protocol, knowing the rates."""
-        protocol = context.scenario.protocol
-        return context.control.draft and context.informed and protocol == "correction"
+        """Fits where the agent decides lengths in the correction protocol."""
+        return context.control.draft and context.scenario.protocol == "correction"
+
+    def seed(self, seed: int) -> None:
+        """Start the coins anew."""
+        self._coins = np.random.default_rng(seed)
 
     def act(self, observation: Observation) -> Any:
         """The solver's lengths for every observation of the batch."""
         joint = self.control == JOINT
-        source = {"snr_db": "next_snr_db"} if joint else {}
         actions = []
         for lane in range(len(observation["snr_db"])):
-            drafted = pose_observed(self.scenario, _row(observation, lane, **source))
-            action = self._solve(drafted, rule=self._rule, **self._options).draft_length
+            problem = self.pose(observation, lane, following=joint)
+            action = self._solve(problem, rule=self._rule, **self._options).draft_length
             if joint:
-                pending = pose_observed(self.scenario, _row(observation, lane))
-                assert isinstance(pending, CorrectionProblem)
-                seed = int(self._coins.integers(2**31))
-                sent = pending.correct(observation["rejected"][lane] == 1, self._rule, seed)
-                modes = sent.downlink.astype(np.int64)
+                seed = int(self._coins.integers(2**31)) if self._rule == "random" else 0
+                modes = self.modes(observation, lane, self._rule, seed)
                 action = np.concatenate([action, modes])
             actions.append(action)
         return np.stack(actions)
@@ -95,8 +89,8 @@ class JointSolver(CorrectionSolver):
 
     @staticmethod
     def fits(context: Context) -> bool:
-        """Fits where the agent decides lengths and modes, knowing the rates."""
-        return context.control == JOINT and context.informed
+        """Fits where the agent decides lengths and modes."""
+        return context.control == JOINT
 
 
 class UploadSolver(Policy):
@@ -119,14 +113,13 @@ class UploadSolver(Policy):
 
     @staticmethod
     def fits(context: Context) -> bool:
-        """Fits where the agent decides lengths in the upload protocol, knowing the rates."""
-        protocol = context.scenario.protocol
-        return context.control.draft and context.informed and protocol == "upload"
+        """Fits where the agent decides lengths in the upload protocol."""
+        return context.control.draft and context.scenario.protocol == "upload"
 
     def act(self, observation: Observation) -> Any:
         """The solver's decision for every observation of the batch."""
         lanes = range(len(observation["snr_db"]))
-        problems = [pose_observed(self.scenario, _row(observation, lane)) for lane in lanes]
+        problems = [self.pose(observation, lane) for lane in lanes]
         decisions = [self._solve(problem, **self._options) for problem in problems]
         lengths = np.stack([decision.draft_length for decision in decisions])
         if self.control != DRAFT_BANDWIDTH:
@@ -162,11 +155,5 @@ class ModeRule(Policy):
         if self._rule != "optimal":
             everybody = np.int8(self._rule == "downlink")
             return np.full(observation["snr_db"].shape, everybody)
-        actions = []
-        for lane in range(len(observation["snr_db"])):
-            row = dict(_row(observation, lane))
-            row.setdefault("acceptance_rate", np.zeros(self.scenario.num_devices))  # not needed
-            pending = pose_observed(self.scenario, row)
-            assert isinstance(pending, CorrectionProblem)
-            actions.append(pending.correct(row["rejected"] == 1).downlink)
-        return np.stack(actions).astype(np.int8)
+        lanes = range(len(observation["snr_db"]))
+        return np.stack([self.modes(observation, lane) for lane in lanes]).astype(np.int8)

@@ -11,8 +11,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from multispin_env.devices import DeviceLaw
+from multispin_env.model.acceptance import posterior_mean_rate
 from multispin_env.scenario import Scenario
-from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, Control, action_space
+from multispin_env.solvers.problems import CorrectionProblem, Problem, pose_observed
+from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, JOINT, Control, action_space
 from multispin_env.wrappers import flatten_action
 
 Observation = Mapping[str, NDArray[Any]]
@@ -73,6 +76,7 @@ class Policy(ABC):
             self.control, self.scenario.num_devices, self.scenario.max_draft_length
         )
         self._flat = context.flat
+        self._rates = DeviceLaw(self.scenario).rates
 
     @staticmethod
     def fits(context: Context) -> bool:
@@ -114,9 +118,36 @@ class Policy(ABC):
     def act(self, observation: Observation) -> Any:
         """Actions for a batch of observations: arrays [N, ...], or a dict of them."""
 
-    def draft_action(self, draft_length: NDArray[np.int64]) -> Any:
-        """Lengths [N, K] as an action of the environment, the band split equally."""
+    def pose(self, observation: Observation, lane: int, *, following: bool = False) -> Problem:
+        """The problem behind one lane's observation: of the round shown, or of the following one.
+
+        Where the acceptance rates are hidden, their posterior means given the feedback so far
+        stand in for them: certainty equivalence.
+        """
+        row = {key: np.asarray(value[lane]) for key, value in observation.items()}
+        if following:
+            row["snr_db"] = row["next_snr_db"]
+        if "acceptance_rate" not in row:
+            counts = row["accepted_count"], row["rejection_count"]
+            row["acceptance_rate"] = posterior_mean_rate(self._rates, *counts)
+        return pose_observed(self.scenario, row)
+
+    def modes(
+        self, observation: Observation, lane: int, rule: str = "optimal", seed: int = 0
+    ) -> NDArray[np.int64]:
+        """Modes of a lane's pending round under a rule [K]; 0 where nothing is sent."""
+        pending = self.pose(observation, lane)
+        assert isinstance(pending, CorrectionProblem)
+        sent = pending.correct(observation["rejected"][lane] == 1, rule, seed)
+        return sent.downlink.astype(np.int64)
+
+    def draft_action(self, draft_length: NDArray[np.int64], observation: Observation) -> Any:
+        """Lengths [N, K] as an action of the environment; bands equal, modes optimal."""
         if self.control == DRAFT_BANDWIDTH:
             equal = np.ones(draft_length.shape, dtype=np.float32)
             return {"draft_length": draft_length, "bandwidth": equal}
+        if self.control == JOINT:
+            lanes = range(len(draft_length))
+            modes = np.stack([self.modes(observation, lane) for lane in lanes])
+            return np.concatenate([draft_length, modes], axis=1)
         return draft_length

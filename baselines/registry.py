@@ -67,10 +67,9 @@ def make(name: str, env: Any, **options: Any) -> Policy:
     if name not in _names(context):
         fitting = ", ".join(map(repr, _names(context)))
         problem = "does not fit" if name in _POLICIES else "is no policy"
-        hidden = "" if context.informed else ", without acceptance rates,"
         raise ValueError(
             f"name = {name!r} {problem}: {context.control.id} with the "
-            f"{context.scenario.protocol} protocol{hidden} is controlled by {fitting}"
+            f"{context.scenario.protocol} protocol is controlled by {fitting}"
         )
     policy, given = _POLICIES[name]
     return policy(context, **given, **options)

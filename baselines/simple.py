@@ -10,13 +10,13 @@ from gymnasium.vector.utils import batch_space
 
 from baselines.policy import Context, Observation, Policy
 from multispin_env.solvers import reference_draft_length
-from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH
 
 
 class FixedDraftLength(Policy):
     """Every device drafts the same number of tokens in every round.
 
-    Knows: nothing about the round. Costs: nothing. In DraftBandwidth the band is split equally.
+    Knows: nothing about the round. Costs: nothing. In DraftBandwidth the band is split equally; in
+    Joint modes are optimal, with what :class:`ModeRule` knows and costs.
 
     Args:
         context: the environment.
@@ -35,14 +35,13 @@ class FixedDraftLength(Policy):
 
     @staticmethod
     def fits(context: Context) -> bool:
-        """Fits where the agent decides lengths and no modes."""
-        return context.control in (DRAFT_LENGTH, DRAFT_BANDWIDTH)
+        """Fits where the agent decides lengths."""
+        return context.control.draft
 
     def act(self, observation: Observation) -> Any:
         """The same length for all."""
-        return self.draft_action(
-            np.full(observation["snr_db"].shape, self.draft_length, dtype=np.int64)
-        )
+        lengths = np.full(observation["snr_db"].shape, self.draft_length, dtype=np.int64)
+        return self.draft_action(lengths, observation)
 
 
 class RandomPolicy(Policy):
@@ -59,6 +58,11 @@ class RandomPolicy(Policy):
         super().__init__(context)
         self._generator = np.random.default_rng(seed)
         self._batches: dict[int, spaces.Space[Any]] = {}
+
+    def seed(self, seed: int) -> None:
+        """Start the policy's randomness anew."""
+        self._generator = np.random.default_rng(seed)
+        self._batches.clear()
 
     def act(self, observation: Observation) -> Any:
         """An independent sample for each observation of the batch."""

@@ -111,6 +111,7 @@ class Core:
 
         n, k = self.num_cells, self.num_devices
         self._seeds: list[tape.EpisodeSeed] = [()] * n  # () before the first episode
+        self._forks: list[tuple[tape.Fork, ...]] = [()] * n
         self._streams: list[np.random.Generator] = [np.random.default_rng(0)] * n
         self._coin_streams = list(self._streams)
         self._cell = np.array([_cell_constants(s) for s in scenarios]).T.copy()
@@ -143,7 +144,7 @@ class Core:
             seed = tape.episode_seed(generator)
             base = tape.stream(seed, tape.BASE_STREAM)
             uniform[i] = tape.draw_uniform(base, self.num_devices)
-            self._seeds[n], self._streams[n] = seed, base
+            self._seeds[n], self._streams[n], self._forks[n] = seed, base, ()
             if self._tossed:
                 self._coin_streams[n] = tape.stream(seed, tape.COIN_STREAM)
         self._place_devices(cells, uniform)
@@ -188,7 +189,35 @@ class Core:
     def tape_of(self, cell: int) -> tape.Tape:
         """The tape of a cell's running episode."""
         num_rounds = int(self._counter[cell, kernels.BLOCKS]) * kernels.BLOCK
-        return tape.Tape(self.scenarios[cell], self._seeds[cell], num_rounds)
+        return tape.Tape(self.scenarios[cell], self._seeds[cell], num_rounds, self._forks[cell])
+
+    def fork(self, cell: int, seed: tape.EpisodeSeed) -> None:
+        """Replace what the cell's observation does not tell of the tape by that of another seed."""
+        r, blocks = (
+            int(self._counter[cell, kernels.ROUND]),
+            int(self._counter[cell, kernels.BLOCKS]),
+        )
+        # Shown are the gains of this round (and the next, where a round is pending), and the
+        # outcome of a pending round.
+        fork = tape.Fork(r + 1 + self._pending, r + self._pending, seed)
+        base = tape.stream(seed, tape.BASE_STREAM)
+        coins = tape.stream(seed, tape.COIN_STREAM)
+        tape.draw_uniform(base, self.num_devices)
+        other = np.empty((kernels.BLOCK, 2, self.num_devices))
+        for block in range(blocks):
+            tape.draw_block(base, other)
+            tossed = tape.draw_coins(coins, self.num_devices)
+            first, slot = block * kernels.BLOCK, block % 2
+            if block < blocks - 2:
+                continue  # overwritten long ago
+            for row, start in ((kernels.FADING, fork.fading_from), (kernels.RUN, fork.run_from)):
+                rows = slice(max(start - first, 0), None)
+                self._tape[cell, slot, rows, row] = other[rows, row]
+            if self._tossed:
+                rows = slice(max(fork.run_from - first, 0), None)
+                self._coins[cell, slot, rows] = tossed[rows]
+        self._streams[cell], self._coin_streams[cell] = base, coins
+        self._forks[cell] = (*self._forks[cell], fork)
 
     # ---- playing ---------------------------------------------------------------------------
 

@@ -29,13 +29,16 @@ class DeviceLaw:
 
     Constants that the scenario lists per device ignore their numbers, so that listing one leaves
     all others as they were.
+
+    Attributes:
+        rates: acceptance rate of every task on every device, [tasks, K].
     """
 
     def __init__(self, scenario: Scenario) -> None:
         k = scenario.num_devices
         self._device = np.arange(k)
-        self._rates = np.array([np.broadcast_to(t.acceptance_rate, k) for t in scenario.tasks])
-        self._mean_runs = mean_run(self._rates)
+        self.rates = np.array([np.broadcast_to(t.acceptance_rate, k) for t in scenario.tasks])
+        self._mean_runs = mean_run(self.rates)
         latency = scenario.drafting.token_latency_s
         spread = Range(1.0, 1.0) if isinstance(latency, tuple) else scenario.drafting.spread
         self._latency = _interval(latency, k) * _interval(spread, k)
@@ -47,13 +50,13 @@ class DeviceLaw:
 
     def __call__(self, uniform: Floats) -> Devices:
         """Devices from standard uniform numbers ``[..., 3, K]``: task, speed, position."""
-        task = (uniform[..., 0, :] * len(self._rates)).astype(np.int64)
+        task = (uniform[..., 0, :] * len(self.rates)).astype(np.int64)
         latency = _between(self._latency, uniform[..., 1, :])
         position = _between(self._position, uniform[..., 2, :])
         channel = self._channel
         if isinstance(channel, DistanceChannel):
             position = path_gain(position, channel.reference_gain_db, channel.exponent)
-        rate, run = self._rates[task, self._device], self._mean_runs[task, self._device]
+        rate, run = self.rates[task, self._device], self._mean_runs[task, self._device]
         return Devices(rate, run, latency, position)
 
 

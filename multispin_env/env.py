@@ -19,6 +19,7 @@ from multispin_env.core import Outcome
 from multispin_env.rewards import Reward
 from multispin_env.scenario import Scenario
 from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
+from multispin_env.solvers.problems import check_integer
 from multispin_env.spaces import (
     DRAFT_BANDWIDTH,
     DRAFT_LENGTH,
@@ -28,7 +29,7 @@ from multispin_env.spaces import (
     action_space,
     observation_space,
 )
-from multispin_env.tape import Tape
+from multispin_env.tape import Tape, episode_seed
 
 Observation = dict[str, NDArray[Any]]
 
@@ -269,6 +270,22 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         if not self._core.started(0):
             raise ResetNeeded("tape needs an episode: call reset() first")
         return self._core.tape_of(0)
+
+    def fork(self, seed: int) -> None:
+        """Give the running episode another future, one that fits all that was observed so far.
+
+        Fading and acceptances that the present observation does not tell of are drawn anew from
+        `seed`. A policy that acts on observations only acts the same before and after
+        (:func:`multispin_env.benchmark.check_causal`); a planner can sample futures this way.
+
+        Raises:
+            ResetNeeded: no episode runs.
+            ValueError: the seed is not an integer >= 0.
+        """
+        if not self._running:
+            raise ResetNeeded("fork() needs an episode that runs: call reset() first")
+        check_integer("seed", seed, 0)
+        self._core.fork(0, episode_seed(np.random.default_rng(int(seed))))
 
     def _observation(self, outcome: Outcome) -> Observation:
         floats, integers = outcome[:2]

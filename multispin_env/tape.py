@@ -65,6 +65,15 @@ def stream(seed: EpisodeSeed, index: int) -> np.random.Generator:
 
 
 @dataclass(frozen=True)
+class Fork:
+    """Where the tape of another episode seed takes over."""
+
+    fading_from: int  #: first round with fading of that seed
+    run_from: int  #: first round with run lengths of that seed
+    seed: EpisodeSeed
+
+
+@dataclass(frozen=True)
 class Tape:
     """The draws of one episode, for analysis and replay; drawn again from the seed when read.
 
@@ -74,15 +83,25 @@ class Tape:
     scenario: Scenario
     seed: EpisodeSeed
     num_rounds: int  #: rounds drawn so far, a multiple of 16
+    forks: tuple[Fork, ...] = ()  #: where another future began
 
     @cached_property
     def _draws(self) -> tuple[Devices, Floats]:
-        generator = stream(self.seed, BASE_STREAM)
-        drawn = DeviceLaw(self.scenario)(draw_uniform(generator, self.scenario.num_devices))
-        blocks = np.empty((self.num_rounds // BLOCK, BLOCK, 2, self.scenario.num_devices))
+        uniform, exponential = self._drawn_from(self.seed)
+        for fork in self.forks:
+            _, other = self._drawn_from(fork.seed)
+            exponential[fork.fading_from :, FADING] = other[fork.fading_from :, FADING]
+            exponential[fork.run_from :, RUN] = other[fork.run_from :, RUN]
+        return DeviceLaw(self.scenario)(uniform), exponential
+
+    def _drawn_from(self, seed: EpisodeSeed) -> tuple[Floats, Floats]:
+        """The draws of an episode seed: for the devices [3, K], and of rounds [rounds, 2, K]."""
+        generator, k = stream(seed, BASE_STREAM), self.scenario.num_devices
+        uniform = draw_uniform(generator, k)
+        blocks = np.empty((self.num_rounds // BLOCK, BLOCK, 2, k))
         for block in blocks:
             draw_block(generator, block)
-        return drawn, blocks.reshape(-1, 2, self.scenario.num_devices)
+        return uniform, blocks.reshape(-1, 2, k)
 
     @cached_property
     def devices(self) -> Devices:

@@ -166,7 +166,7 @@ def measure(setting: Setting) -> tuple[list[Row], dict[str, list[float]]]:
                     setting.name,
                     name,
                     setting.rounds,
-                    f"{np.mean(losses[name]):.3f}",
+                    f"{np.mean(losses[name]) + 5e-10:.3f}",  # no -0.000
                     f"{np.max(losses[name]):.2f}",
                     f"{1e3 * seconds[name] / setting.rounds:.2f}",
                 ),

@@ -39,7 +39,7 @@ def goodputs(env_id, name, episodes, options=None, **kwargs):
         (IDS[0], "qwen2.5", CORRECTION | {"fixed", "random"}),
         (IDS[0], "llama2", UPLOAD | {"fixed", "random"}),
         (IDS[1], "qwen2.5", {"all_downlink", "all_uplink", "optimal_modes", "random"}),
-        (IDS[2], "qwen2.5", CORRECTION | RULED | {"random"}),
+        (IDS[2], "qwen2.5", CORRECTION | RULED | {"fixed", "random"}),
         (IDS[3], "qwen3.5", UPLOAD | {"fixed", "random"}),
     ],
 )
@@ -159,6 +159,41 @@ def test_bandwidth_policies_play_through_the_flat_wrapper_and_sb3(name):
     assert np.isfinite(mean)
 
 
+@pytest.mark.parametrize(
+    ("env_id", "name"),
+    [(IDS[0], "deadline"), (IDS[1], "optimal_modes"), (IDS[2], "greedy"), (IDS[3], "exact")],
+)
+def test_hidden_rates_are_replaced_by_what_the_feedback_tells(env_id, name):
+    """With rounds enough the posterior finds every device's task, and the decisions agree."""
+    overrides = {"num_devices": 4, "episode.rounds": 200}
+    overrides["tasks"] = {"easy": 0.9, "hard": 0.5}
+    shown = gym.make(env_id, overrides=overrides)
+    hidden = gym.make(env_id, overrides=overrides, observe_acceptance=False)
+    policies = [baselines.make(name, env) for env in (shown, hidden)]
+    seen, feedback = shown.reset(seed=3)[0], hidden.reset(seed=3)[0]
+    agree = []
+    for _ in range(150):
+        action, guess = policies[0].predict(seen)[0], policies[1].predict(feedback)[0]
+        first, second = (a["draft_length"] if isinstance(a, dict) else a for a in (action, guess))
+        agree.append(np.array_equal(first, second))
+        seen, feedback = shown.step(action)[0], hidden.step(action)[0]
+    assert all(agree[100:])
+    assert env_id == IDS[1] or not agree[0]
+
+
+def test_fixed_lengths_in_joint_have_optimal_modes():
+    env = gym.make(IDS[2], overrides=SMALL)
+    policy = baselines.make("fixed", env, draft_length=3)
+    observation, _ = env.reset(seed=0)
+    action, _ = policy.predict(observation)
+    assert action[:4].tolist() == [3] * 4
+    modes = gym.make(IDS[1], overrides=SMALL)
+    assert (
+        action[4:].tolist()
+        == baselines.make("optimal_modes", modes).predict(observation)[0].tolist()
+    )
+
+
 def test_errors():
     env = gym.make(IDS[0], overrides=SMALL)
     with pytest.raises(ValueError, match="name = 'oracle' is no policy"):
@@ -173,10 +208,6 @@ def test_errors():
     )
     with pytest.raises(ValueError, match="different scenarios"):
         baselines.make("fixed", lanes)
-    hidden = gym.make(IDS[0], overrides=SMALL, observe_acceptance=False)
-    assert baselines.names(hidden) == ["fixed", "random"]
-    with pytest.raises(ValueError, match=r"'deadline' does not fit.*without acceptance rates"):
-        baselines.make("deadline", hidden)
     modes = baselines.Context.of(gym.make(IDS[1], overrides=SMALL))
     with pytest.raises(ValueError, match="rule = 'random': must be 'optimal', 'uplink' or"):
         baselines.ModeRule(modes, rule="random")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 #: Run lengths are capped here; a device with acceptance rate 1 always has this one.
 RUN_LENGTH_MAX: Final = 2**31 - 1
@@ -68,6 +69,30 @@ def expected_tokens(acceptance_rate: ArrayLike, draft_length: ArrayLike) -> Any:
         # expm1 keeps the digits that 1 - alpha^n loses when alpha is close to 1.
         partial = -np.expm1(-(gamma + 1.0) * rate) / (1.0 - alpha)
     return np.where(alpha < 1.0, partial, gamma + 1.0)
+
+
+def posterior_mean_rate(rates: ArrayLike, accepted: ArrayLike, rejections: ArrayLike) -> Any:
+    """Mean acceptance rate given feedback, if each of some rates was as likely beforehand.
+
+    Of a device's verified tokens `accepted` were accepted and `rejections` were not (the tokens
+    after a rejection are not verified), so its rate alpha has the likelihood
+    alpha^accepted (1 - alpha)^rejections.
+
+    Args:
+        rates: [T, ..., K] the rates that a device may have.
+        accepted, rejections: [..., K] counts.
+
+    Returns:
+        [..., K]; where the feedback is impossible under all rates, the mean of the rates.
+    """
+    alpha = np.asarray(rates, dtype=np.float64)
+    successes, failures = np.asarray(accepted, np.float64), np.asarray(rejections, np.float64)
+    log_weight = np.asarray(special.xlogy(successes, alpha))
+    log_weight = log_weight + np.asarray(special.xlog1py(failures, -alpha))
+    best = np.max(log_weight, axis=0)
+    weight = np.exp(log_weight - np.where(np.isfinite(best), best, 0.0))
+    weight = np.where(np.isfinite(best), weight, 1.0)
+    return np.sum(weight * alpha, axis=0) / np.sum(weight, axis=0)
 
 
 def rejection_probability(acceptance_rate: ArrayLike, draft_length: ArrayLike) -> Any:

@@ -13,6 +13,7 @@ from multispin_env.model.acceptance import (
     RUN_LENGTH_MAX,
     expected_tokens,
     exponential_rate,
+    posterior_mean_rate,
     rejection_probability,
     run_length,
 )
@@ -152,3 +153,19 @@ def test_run_length_does_not_raise_under_strict_arithmetic():
     with np.errstate(all="raise"):
         lengths = run_length(variates, np.array(RATES))
     assert np.all((lengths >= 0) & (lengths <= RUN_LENGTH_MAX))
+
+
+@pytest.mark.parametrize("rates", [[0.85, 0.7, 0.68], [0.0, 0.5, 1.0], [0.6]])
+def test_posterior_mean_rate_agrees_with_rejection_sampling(rates):
+    """Draw rates and verify tokens until enough draws have exactly the given feedback."""
+    rng = np.random.default_rng(0)
+    for accepted, rejections in ((0, 0), (3, 1), (4, 0), (2, 3)):
+        drawn = rng.choice(rates, 200_000)
+        total = accepted + rejections
+        matching = drawn[rng.binomial(total, drawn) == accepted]
+        found = posterior_mean_rate(np.reshape(rates, (-1, 1)), [accepted], [rejections])[0]
+        if matching.size == 0:  # impossible feedback
+            assert found == np.mean(rates)
+        else:
+            error = matching.std() / np.sqrt(matching.size)
+            assert abs(found - matching.mean()) <= 5 * error + 1e-12
