@@ -11,10 +11,12 @@ It follows Stable-Baselines3's `predict`, for one observation or a batch of them
 
 from baselines.analytical import CorrectionSolver, JointSolver, ModeRule, UploadSolver
 from baselines.policy import Context, Policy
+from baselines.portfolios import PORTFOLIOS, portfolio
 from baselines.registry import make, names, register
 from baselines.simple import FixedDraftLength, RandomPolicy
 
 __all__ = [
+    "PORTFOLIOS",
     "Context",
     "CorrectionSolver",
     "FixedDraftLength",
@@ -25,5 +27,6 @@ __all__ = [
     "UploadSolver",
     "make",
     "names",
+    "portfolio",
     "register",
 ]

@@ -1,0 +1,238 @@
+"""Means over episodes, their intervals, and what may be concluded from them.
+
+Episodes are independent, rounds are not: every mean is over episodes. Policies meet the same
+episodes (common random numbers), so differences are taken episode by episode.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+
+#: Confidence of all intervals.
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its standard error, with what gives the t interval."""
+
+    value: float
+    standard_error: float
+    degrees: float  #: of freedom
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % t interval."""
+        half = self.half_width
+        return self.value - half, self.value + half
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval."""
+        return float(self.standard_error * stats.t.ppf(0.5 + LEVEL / 2, self.degrees))
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of the hypothesis that the number is 0."""
+        if self.standard_error == 0.0:
+            return 1.0 if self.value == 0.0 else 0.0
+        return float(2.0 * stats.t.sf(abs(self.value) / self.standard_error, self.degrees))
+
+
+def mean_interval(values: ArrayLike) -> Estimate:
+    """Mean over episodes.
+
+    Raises:
+        ValueError: fewer than two episodes, or one that is not finite.
+    """
+    array = _episodes("values", values)
+    return Estimate(float(array.mean()), float(stats.sem(array)), array.size - 1)
+
+
+def paired_difference(first: ArrayLike, second: ArrayLike) -> Estimate:
+    """Mean of first - second over the episodes that both played.
+
+    Raises:
+        ValueError: as :func:`mean_interval`, or different numbers of episodes.
+    """
+    a, b = _episodes("first", first), _episodes("second", second)
+    if a.size != b.size:
+        raise ValueError(f"first has {a.size} episodes, second {b.size}: must be the same ones")
+    return mean_interval(a - b)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A normalised score, with each episode's influence on it."""
+
+    estimate: Estimate
+    influence: Floats  #: [episodes], of mean 0
+
+
+def score(goodput: ArrayLike, low: ArrayLike, reference: ArrayLike) -> Score:
+    """S = (G - G_low) / (G_ref - G_low) of mean goodputs on the same episodes.
+
+    0 is the floor, 1 the reference; neither is a bound. By the delta method S varies as the mean of
+    the influence terms
+
+        psi_i = ((g_i - l_i) - S (r_i - l_i)) / (G_ref - G_low),
+
+    which knows that the three goodputs of an episode go up and down together.
+
+    Args:
+        goodput, low, reference: [episodes] of the policy, the floor and the reference.
+
+    Raises:
+        ValueError: as :func:`mean_interval`, different episodes, or a reference that is not above
+            the floor.
+    """
+    g, l, r = (  # noqa: E741
+        _episodes(name, values)
+        for name, values in (("goodput", goodput), ("low", low), ("reference", reference))
+    )
+    if not g.size == l.size == r.size:
+        raise ValueError(
+            f"goodput, low and reference have {g.size}, {l.size} and {r.size} episodes: must be "
+            "the same ones"
+        )
+    scale = float(np.mean(r - l))
+    if not scale > 0.0:
+        raise ValueError(f"reference - low = {scale}: must be above 0 on average")
+    value = float(np.mean(g - l)) / scale
+    influence = (g - l - value * (r - l)) / scale
+    return Score(Estimate(value, float(stats.sem(influence)), g.size - 1), influence)
+
+
+@dataclass(frozen=True)
+class TaskRuns:
+    """A policy's runs (training seeds) on one task, beside the floor and the reference."""
+
+    goodput: Floats  #: [runs, episodes]
+    low: Floats  #: [episodes]
+    reference: Floats  #: [episodes]
+
+    @property
+    def scores(self) -> list[Score]:
+        """Score of every run."""
+        return [score(run, self.low, self.reference) for run in self.goodput]
+
+
+def interquartile_mean(scores: ArrayLike) -> float:
+    """Mean of the middle half of the scores of all tasks and runs."""
+    return float(stats.trim_mean(np.ravel(np.asarray(scores, dtype=np.float64)), 0.25))
+
+
+def bootstrap_scores(
+    policies: Mapping[str, Sequence[TaskRuns]], resamples: int = 2000, seed: int = 0
+) -> dict[str, Floats]:
+    """Resampled interquartile means of all policies, [resamples] each.
+
+    Stratified by task: within each task episodes are drawn with replacement, the same ones for all
+    policies, and runs of each policy. So differences between policies can be read off as well.
+    """
+    generator = np.random.default_rng(seed)
+    scores: dict[str, list[Floats]] = {name: [] for name in policies}
+    num_tasks = len(next(iter(policies.values())))
+    for t in range(num_tasks):
+        episodes = next(iter(policies.values()))[t].low.size
+        weight = generator.multinomial(
+            episodes, np.full(episodes, 1.0 / episodes), size=resamples
+        ).astype(np.float64)
+        for name, tasks in policies.items():
+            task = tasks[t]
+            scale = weight @ (task.reference - task.low)
+            runs = (weight @ (task.goodput - task.low).T) / scale[:, None]
+            count = runs.shape[1]
+            # Each policy's own stream, so that adding a policy leaves the others as they were.
+            own = np.random.default_rng([seed, t, *name.encode()])
+            chosen = own.integers(0, count, (resamples, count))
+            scores[name].append(np.take_along_axis(runs, chosen, axis=1))
+    return {
+        name: np.asarray(stats.trim_mean(np.concatenate(parts, axis=1), 0.25, axis=1))
+        for name, parts in scores.items()
+    }
+
+
+def percentile_interval(resampled: ArrayLike) -> tuple[float, float]:
+    """95 % percentile interval of a bootstrap."""
+    low, high = np.quantile(np.asarray(resampled), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    return float(low), float(high)
+
+
+def mean_score_difference(first: Sequence[TaskRuns], second: Sequence[TaskRuns]) -> Estimate:
+    """Difference of the mean scores over tasks, paired by episodes.
+
+    A task's variance is that of the episodes' influence, averaged over runs, and, with several
+    runs, that of the runs.
+    """
+    differences, variance, degrees = [], 0.0, []
+    for a, b in zip(first, second, strict=True):
+        ours, theirs = a.scores, b.scores
+        differences.append(_mean_value(ours) - _mean_value(theirs))
+        influence = np.mean([s.influence for s in ours], axis=0)
+        influence = influence - np.mean([s.influence for s in theirs], axis=0)
+        variance += float(stats.sem(influence)) ** 2
+        degrees.append(influence.size - 1)
+        for runs in (ours, theirs):
+            if len(runs) > 1:
+                variance += float(np.var([s.estimate.value for s in runs], ddof=1)) / len(runs)
+                degrees.append(len(runs) - 1)
+    error = float(np.sqrt(variance)) / len(differences)
+    return Estimate(float(np.mean(differences)), error, min(degrees))
+
+
+def _mean_value(scores: Sequence[Score]) -> float:
+    return float(np.mean([s.estimate.value for s in scores]))
+
+
+def probability_of_improvement(first: Sequence[TaskRuns], second: Sequence[TaskRuns]) -> float:
+    """How often the first policy is better on an episode that both play; ties count half.
+
+    Averaged over pairs of runs, episodes and tasks.
+    """
+    shares = []
+    for a, b in zip(first, second, strict=True):
+        difference = a.goodput[:, None, :] - b.goodput[None, :, :]
+        shares.append(float(np.mean((difference > 0) + 0.5 * (difference == 0))))
+    return float(np.mean(shares))
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm's step-down adjustment: reject where the result is at most the level."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    steps = (p.size - np.arange(p.size)) * p[order]
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
+
+
+def ranks(policies: Mapping[str, Sequence[TaskRuns]]) -> dict[str, int]:
+    """1 + how many policies are better beyond doubt: those that cannot be told apart may tie.
+
+    Beyond doubt: the difference of mean scores is significant after Holm's adjustment for all
+    pairs of policies.
+    """
+    pairs = list(itertools.combinations(policies, 2))
+    found = [mean_score_difference(policies[a], policies[b]) for a, b in pairs]
+    adjusted = holm([estimate.p_value for estimate in found])
+    rank = dict.fromkeys(policies, 1)
+    for (a, b), estimate, p in zip(pairs, found, adjusted):
+        if p <= 1.0 - LEVEL:
+            rank[b if estimate.value > 0 else a] += 1
+    return rank
+
+
+def _episodes(name: str, values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size < 2 or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} = {values!r}: must be finite numbers of at least two episodes")
+    return array

@@ -1,0 +1,124 @@
+"""Write the floor and the reference of every task of a suite, per episode.
+
+    python scripts/references.py core-2026 --output core-2026.references.json
+    python scripts/references.py core-2026 --value SECRET --output test.json   # the test split
+
+Both are chosen on training episodes: the floor is the best constant decision (one draft length for
+all; in ModeSelection one mode for all), the reference is the best analytical policy with the same
+information. Then both play the episodes of the split. The files of the shipped suites were written
+by this script, and their hashes are pinned beside the suites.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import joblib
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+import baselines
+from multispin_env import benchmark
+from multispin_env.benchmark import TRACKS, Suite, Task
+from multispin_env.spaces import MODE_SELECTION
+
+FLOOR_EPISODES, REFERENCE_EPISODES = 32, 16
+
+
+@dataclass
+class Options:
+    """Write the references of a suite."""
+
+    suite: Annotated[str, tyro.conf.Positional]
+    """A shipped suite, or a TOML file."""
+    output: Path
+    """The JSON file to write."""
+    value: str = ""
+    """Of the test split; the dev split if empty."""
+    workers: int = 2
+    """Processes."""
+
+
+def named(name: str, **options: Any) -> Callable[[Any], Any]:
+    return lambda env: baselines.make(name, env, **options)
+
+
+def floors(task: Task) -> dict[str, Callable[[Any], Any]]:
+    """Constant decisions by their description."""
+    if task.control == MODE_SELECTION:
+        return {name: named(name) for name in ("all_uplink", "all_downlink")}
+    lengths = range(task.scenario.max_draft_length + 1)
+    return {f"fixed, draft_length={n}": named("fixed", draft_length=n) for n in lengths}
+
+
+def candidates(task: Task) -> dict[str, Callable[[Any], Any]]:
+    """Analytical policies by name."""
+    names = set(baselines.names(task.make())) - {"fixed", "random", "all_uplink", "all_downlink"}
+    return {name: named(name) for name in sorted(names)}
+
+
+def best(
+    policies: dict[str, Callable[[Any], Any]], task: Task, track: str, episodes: int
+) -> tuple[str, Callable[[Any], Any]]:
+    """The policy with the highest mean goodput on training episodes."""
+    means = {
+        name: benchmark.evaluate(
+            factory, task, episodes, track=track, split="train", expected=False
+        ).goodput
+        for name, factory in policies.items()
+    }
+    name = max(means, key=lambda key: means[key])
+    return name, policies[name]
+
+
+def references(task: Task, track: str, value: str) -> dict[str, Any]:
+    """Floor and reference of one task and track."""
+    split = "test" if value else "dev"
+    result = {}
+    for kind, policies, episodes in (
+        ("low", floors(task), FLOOR_EPISODES),
+        ("reference", candidates(task), REFERENCE_EPISODES),
+    ):
+        name, factory = best(policies, task, track, episodes)
+        played = benchmark.evaluate(
+            factory, task, track=track, split=split, value=value, expected=False
+        )
+        result[kind] = {"policy": name, "goodput": played.goodputs.tolist()}
+    return result
+
+
+def write(suite: Suite, options: Options) -> None:
+    jobs = [(task, track) for task in suite.tasks for track in TRACKS]
+    parallel = joblib.Parallel(n_jobs=options.workers, return_as="generator")
+    found = parallel(joblib.delayed(references)(*job, options.value) for job in jobs)
+    tasks: dict[str, dict[str, Any]] = {}
+    for (task, track), result in tqdm(zip(jobs, found), total=len(jobs), unit="task"):
+        tasks.setdefault(task.name, {})[track] = result
+        means = {kind: np.mean(result[kind]["goodput"]) for kind in result}
+        tqdm.write(
+            f"{task.name}, {track}: {result['low']['policy']} {means['low']:.1f}, "
+            f"{result['reference']['policy']} {means['reference']:.1f} tokens/s"
+        )
+    content = {
+        "suite": suite.name,
+        "suite_sha256": suite.sha256,
+        "value": options.value,
+        "tasks": tasks,
+    }
+    options.output.write_text(json.dumps(content, indent=1) + "\n", "utf8")
+
+
+def main() -> None:
+    options = tyro.cli(Options)
+    if not options.output.parent.is_dir():
+        raise SystemExit(f"--output = {options.output}: its folder does not exist")
+    write(benchmark.load(options.suite), options)
+
+
+if __name__ == "__main__":
+    main()
