@@ -1,135 +1,102 @@
-"""Play real rounds and compare: draft lengths 0..12 under the four correction rules.
+"""Play every analytical policy on the suite `quick` and print the table.
 
-    python scripts/demo.py                     # a table, and curves as PNG under outputs/
-    python scripts/demo.py --episodes 32       # faster, wider intervals
+    python scripts/demo.py                 # 32 episodes a task, a minute or two on two cores
+    python scripts/demo.py --episodes 8    # faster, wider intervals
 
-Every cell of the table is a mean over the same episodes (same devices, fading and acceptances:
-common random numbers), with a 95 % confidence interval over episodes.
+All policies of a task play the same episodes (same devices, fading and acceptances: common random
+numbers). Intervals are 95 % over episodes. A score of 0 is the best constant decision, 1 the
+strongest analytical policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import gymnasium as gym
-import numpy as np
+import joblib
 import tyro
-from numpy.typing import NDArray
-from scipy import stats
 from tqdm import tqdm
 
 import baselines
 import multispin_env
-
-RULES = ("optimal", "uplink", "downlink", "random")
-LENGTHS = range(13)
-POWERS_DBM = (10, 20)
+from multispin_env import benchmark
+from multispin_env.benchmark import Evaluation, Reference, Task, statistics
 
 
 @dataclass
 class Options:
-    """Compare draft lengths and correction rules on the scenario qwen2.5."""
+    """Compare the analytical policies."""
 
-    episodes: int = 256
-    """Episodes behind each number."""
+    episodes: int = 32
+    """Episodes of each task."""
     output: Path = Path("outputs")
     """Folder for the picture."""
+    workers: int = 2
+    """Processes."""
 
 
-def episode_goodputs(rule: str, power_dbm: float, draft_length: int, seeds: Sequence[int]):
-    """Goodput of each seeded episode [tokens/s], shape [len(seeds)]."""
-    env = gym.make(
-        "multispin/DraftLength-v0",
-        scenario="qwen2.5",
-        overrides={"radio.uplink_power_dbm": power_dbm},
-        correction=rule,
-        reward="tokens",
-    )
-    policy = baselines.make("fixed", env, draft_length=draft_length)
-    goodputs = []
-    for seed in seeds:
-        observation, info = env.reset(seed=seed)
-        while "episode_goodput" not in info:
-            action, _ = policy.predict(observation)
-            observation, _, _, _, info = env.step(action)
-        goodputs.append(info["episode_goodput"])
-    return np.array(goodputs)
+def played(task: Task, name: str, episodes: int) -> Evaluation:
+    return benchmark.evaluate(lambda env: baselines.make(name, env), task, episodes)
 
 
-def half_width(values: NDArray[np.float64]) -> float:
-    """Half of the 95 % t interval of a mean over episodes."""
-    return float(stats.sem(values) * stats.t.ppf(0.975, len(values) - 1))
-
-
-def table(power_dbm: float, results: dict[str, list[NDArray[np.float64]]]) -> str:
-    """One power's results as text, a row a length."""
+def table(task: Task, found: dict[str, Evaluation], reference: Reference, episodes: int) -> str:
+    """One task's policies, the best first."""
+    low, high = reference.low[:episodes], reference.reference[:episodes]
     lines = [
-        f"\nqwen2.5, 20 devices, uplink {power_dbm} dBm, downlink {power_dbm + 6} dBm: "
-        "goodput of all devices [tokens/s], 95 % interval",
-        "length " + "".join(f"{rule:>17}" for rule in RULES),
+        f"\n{task.name}: {task.control.id}, {task.scenario.num_devices} devices, "
+        f"{task.scenario.episode.horizon_s:g} s",
+        f"{'policy':<20}{'score':>16}{'goodput [tokens/s]':>22}{'a decision [ms]':>18}",
     ]
-    best = {rule: int(np.argmax([v.mean() for v in results[rule]])) for rule in RULES}
-    for length in LENGTHS:
-        cells = []
-        for rule in RULES:
-            values = results[rule][length]
-            mark = "*" if best[rule] == length else " "
-            cells.append(f"{values.mean():>9.1f} ±{half_width(values):5.1f}{mark}")
-        lines.append(f"{length:>6} " + "".join(cells))
-    lines.append("* best length of its column")
+    for name, evaluation in sorted(found.items(), key=lambda item: -item[1].goodput):
+        score = statistics.score(evaluation.goodputs, low, high).estimate
+        mean = statistics.mean_interval(evaluation.goodputs)
+        decision_ms = 1e3 * sum(e.decision_s for e in evaluation.episodes) / episodes
+        lines.append(
+            f"{name:<20}{score.value:>8.3f} ± {score.half_width:.3f}"
+            f"{mean.value:>14.1f} ± {mean.half_width:5.1f}{decision_ms:>18.2f}"
+        )
     return "\n".join(lines)
 
 
-def picture(results: dict[int, dict[str, list[NDArray[np.float64]]]], path: Path) -> None:
-    """Goodput against draft length, one panel a power, bands for the intervals."""
+def picture(results: dict[str, dict[str, Evaluation]], path: Path) -> None:
+    """Goodput of every policy with its interval, a panel a task."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(results), figsize=(10, 4), sharey=True, layout="constrained")
-    styles = zip(RULES, ["#0072B2", "#E69F00", "#009E73", "#CC79A7"], ["-", "--", "-.", ":"])
-    for rule, colour, line in styles:
-        for axis, (power_dbm, by_rule) in zip(axes, results.items()):
-            mean = np.array([v.mean() for v in by_rule[rule]])
-            half = np.array([half_width(v) for v in by_rule[rule]])
-            axis.plot(LENGTHS, mean, line, color=colour, marker="o", markersize=4, label=rule)
-            axis.fill_between(LENGTHS, mean - half, mean + half, color=colour, alpha=0.15)
-            axis.set(
-                title=f"uplink power {power_dbm} dBm", xlabel="draft length of all devices [tokens]"
-            )
-    for axis in axes:
-        axis.grid(alpha=0.3)
-    axes[0].set(ylabel="goodput [tokens/s]", ylim=(0, None))
-    axes[-1].legend(title="corrections")
+    figure, axes = plt.subplots(2, 2, figsize=(11, 6), layout="constrained")
+    for axis, (task, found) in zip(axes.flat, results.items()):
+        names = sorted(found, key=lambda name: found[name].goodput)
+        for y, name in enumerate(names):
+            mean = statistics.mean_interval(found[name].goodputs)
+            axis.errorbar(mean.value, y, xerr=mean.half_width, fmt="o", color="#0072B2", capsize=3)
+        axis.set(yticks=range(len(names)), yticklabels=names, title=task, xlim=(0, None))
+        axis.grid(axis="x", alpha=0.3)
+    for axis in axes[-1]:
+        axis.set(xlabel="goodput [tokens/s], 95 % interval over episodes")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
 
 def main() -> None:
     options = tyro.cli(Options)
-    if options.episodes < 2:
-        raise SystemExit(f"--episodes = {options.episodes}: must be at least 2 for an interval")
-    print(
-        f"Multi-SPIN Gym {multispin_env.__version__}: {options.episodes} episodes of 30 s a number"
-    )
-    seeds = range(options.episodes)
-    results: dict[int, dict[str, list[NDArray[np.float64]]]] = {}
-    with tqdm(total=len(POWERS_DBM) * len(RULES) * len(LENGTHS), unit="policy") as bar:
-        for power_dbm in POWERS_DBM:
-            results[power_dbm] = {rule: [] for rule in RULES}
-            for rule in RULES:
-                for length in LENGTHS:
-                    goodputs = episode_goodputs(rule, power_dbm, length, seeds)
-                    results[power_dbm][rule].append(goodputs)
-                    bar.update()
-    for power_dbm, by_rule in results.items():
-        print(table(power_dbm, by_rule))
+    suite = benchmark.load("quick")
+    if not 2 <= options.episodes <= suite.dev_episodes:
+        raise SystemExit(f"--episodes = {options.episodes}: must be in [2, {suite.dev_episodes}]")
+    print(f"Multi-SPIN Gym {multispin_env.__version__}: suite quick, {options.episodes} episodes")
+    jobs = [(task, name) for task in suite.tasks for name in baselines.names(task.make())]
+    parallel = joblib.Parallel(n_jobs=options.workers, return_as="generator")
+    evaluations = parallel(joblib.delayed(played)(*job, options.episodes) for job in jobs)
+    results: dict[str, dict[str, Evaluation]] = {task.name: {} for task in suite.tasks}
+    for (task, name), evaluation in tqdm(zip(jobs, evaluations), total=len(jobs), unit="policy"):
+        results[task.name][name] = evaluation
+    references = benchmark.load_references(suite)
+    for task in suite.tasks:
+        print(table(task, results[task.name], references[task.name], options.episodes))
     path = options.output / "demo.png"
     picture(results, path)
-    print(f"\nThe curves are in {path}")
+    print(f"\nThe picture is in {path}; `scripts/leaderboard.py` plays policies of your own")
 
 
 if __name__ == "__main__":

@@ -171,22 +171,35 @@ def mean_score_difference(first: Sequence[TaskRuns], second: Sequence[TaskRuns])
     """Difference of the mean scores over tasks, paired by episodes.
 
     A task's variance is that of the episodes' influence, averaged over runs, and, with several
-    runs, that of the runs.
+    runs, that of the runs beyond what their episodes explain. Degrees of freedom by Welch and
+    Satterthwaite.
     """
-    differences, variance, degrees = [], 0.0, []
+    differences, variances, degrees = [], [], []
     for a, b in zip(first, second, strict=True):
         ours, theirs = a.scores, b.scores
         differences.append(_mean_value(ours) - _mean_value(theirs))
         influence = np.mean([s.influence for s in ours], axis=0)
         influence = influence - np.mean([s.influence for s in theirs], axis=0)
-        variance += float(stats.sem(influence)) ** 2
+        variances.append(float(stats.sem(influence)) ** 2)
         degrees.append(influence.size - 1)
         for runs in (ours, theirs):
             if len(runs) > 1:
-                variance += float(np.var([s.estimate.value for s in runs], ddof=1)) / len(runs)
+                variances.append(_variance_of_runs(runs))
                 degrees.append(len(runs) - 1)
-    error = float(np.sqrt(variance)) / len(differences)
-    return Estimate(float(np.mean(differences)), error, min(degrees))
+    v, n = np.array(variances), len(differences)
+    total = float(v.sum())
+    freedom = total**2 / float(np.sum(v**2 / np.array(degrees))) if total > 0.0 else 1.0
+    return Estimate(float(np.mean(differences)), float(np.sqrt(total)) / n, freedom)
+
+
+def _variance_of_runs(runs: Sequence[Score]) -> float:
+    """Variance of a mean score over runs that is due to the runs themselves."""
+    influence = np.stack([s.influence for s in runs])
+    count, episodes = influence.shape
+    rest = influence - influence.mean(axis=0)
+    explained = np.sum(rest**2) / ((count - 1) * (episodes - 1) * episodes)
+    between = np.var([s.estimate.value for s in runs], ddof=1)
+    return float(max(between - explained, 0.0) / count)
 
 
 def _mean_value(scores: Sequence[Score]) -> float:

@@ -1,0 +1,284 @@
+"""Evaluate, compare, pack, verify and rank policies on the benchmark's suites.
+
+    python scripts/leaderboard.py suites
+    python scripts/leaderboard.py evaluate my_policy.py:make --suite quick --output runs/mine
+    python scripts/leaderboard.py pack runs/mine --entry entries/mine --name Mine --authors Me
+    python scripts/leaderboard.py verify entries/mine
+    python scripts/leaderboard.py build entries --suite quick
+
+A policy is `FILE.py:FUNCTION` or `MODULE:FUNCTION`, called with `env=`; or the name of a baseline
+(`deadline`), which is played on the tasks that it fits; or a portfolio of baselines for all tasks
+(`strongest`, `papers`, `uniform`, `fixed`). docs/benchmark.md has the rules.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tqdm import tqdm
+
+import baselines
+from multispin_env import benchmark
+from multispin_env.benchmark import Plan, Results, report
+from multispin_env.benchmark.report import Line
+
+Positional = tyro.conf.Positional
+
+
+@dataclass
+class Suites:
+    """List the suites, their tasks and hashes."""
+
+    def run(self) -> None:
+        for name in benchmark.list_suites():
+            suite = benchmark.load(name)
+            print(f"{name}: {suite.description}; {suite.dev_episodes} dev episodes a task")
+            print(f"  sha256 {suite.sha256}")
+            for task in suite.tasks:
+                episode = task.scenario.episode
+                print(
+                    f"  {task.name:<30} {task.control.id}, K = {task.scenario.num_devices}, "
+                    f"{episode.horizon_s:g} s"
+                )
+
+
+@dataclass
+class Evaluate:
+    """Play a policy on a suite; an interrupted evaluation goes on where it was."""
+
+    policy: Annotated[str, Positional]
+    """FILE.py:FUNCTION, MODULE:FUNCTION, a baseline, or a portfolio."""
+    output: Path
+    """Folder for the results."""
+    suite: str = "core-2026"
+    """A shipped suite, or a TOML file."""
+    track: str = "full"
+    """full, or feedback (without acceptance rates)."""
+    split: str = "dev"
+    """train, dev or test."""
+    value: str = ""
+    """Of the test split: what was published."""
+    decision_time_ms: float = 0.0
+    """Declared time of a decision, charged in `charged_goodput`."""
+    option: tuple[str, ...] = ()
+    """Options for the policy's function: KEY=VALUE, the value as JSON or a word."""
+    task: tuple[str, ...] = ()
+    """Only these tasks."""
+    workers: int = 2
+    """Processes; the numbers do not depend on it."""
+
+    def run(self) -> None:
+        evaluate(self.plan(), self.output, self.workers)
+        loaded = Results.load(self.output)
+        references = stored_references(loaded.plan)
+        if references is not None:
+            lines = [Line.of_results(self.output, self.policy, "open")]
+            print(report.markdown(report.build(lines, references)))
+        else:
+            for task in loaded.plan.chosen_tasks():
+                print(f"{task.name}: {loaded.column(task.name, 'goodput').mean():.1f} tokens/s")
+        print(f"Results: {self.output}")
+
+    def plan(self) -> Plan:
+        options = dict(map(parse_option, self.option))
+        policy, tasks = self.policy, self.task
+        if ":" not in policy:
+            function = "portfolio" if policy in baselines.PORTFOLIOS else "make"
+            if function == "make":
+                tasks = self.task or fitting_tasks(policy, self.suite)
+            options = {"name": policy, **options}
+            policy = f"baselines:{function}"
+        return Plan(
+            self.suite,
+            policy,
+            options,
+            self.track,
+            self.split,
+            self.value,
+            self.decision_time_ms,
+            tuple(tasks),
+        )
+
+
+def fitting_tasks(name: str, suite: str) -> tuple[str, ...]:
+    """Tasks of a suite that a baseline can control."""
+    tasks = benchmark.load(suite).tasks
+    fits = tuple(task.name for task in tasks if name in baselines.names(task.make()))
+    if not fits:
+        known = sorted({n for task in tasks for n in baselines.names(task.make())})
+        raise ValueError(
+            f"policy = {name!r}: must be FILE.py:FUNCTION, MODULE:FUNCTION, a portfolio "
+            f"({', '.join(baselines.PORTFOLIOS)}) or a baseline ({', '.join(known)})"
+        )
+    return fits
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not key.isidentifier() or not equals:
+        raise ValueError(f"option = {text!r}: must be KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def evaluate(plan: Plan, folder: Path, workers: int) -> None:
+    """Run a plan with a progress bar."""
+    with tqdm(unit="block", desc=plan.options.get("name", plan.policy)) as bar:
+        for done, total in benchmark.run(plan, folder, workers):
+            bar.total = total
+            bar.update(done - bar.n)
+
+
+def stored_references(plan: Plan) -> dict[str, benchmark.Reference] | None:
+    """References of the plan's tasks, if they are stored."""
+    if plan.split != "dev" or plan.suite not in benchmark.list_suites():
+        return None
+    found = benchmark.load_references(plan.load_suite(), plan.track)
+    return {task.name: found[task.name] for task in plan.chosen_tasks()}
+
+
+@dataclass
+class Compare:
+    """Two policies on the tasks that both have played, paired episode by episode."""
+
+    first: Annotated[Path, Positional]
+    """A folder of results, or an entry."""
+    second: Annotated[Path, Positional]
+    """Another one."""
+
+    def run(self) -> None:
+        first, second = (load_line(folder) for folder in (self.first, self.second))
+        print(f"{first.name} - {second.name} [tokens/s], 95 % interval; p by Holm over the tasks")
+        for task, estimate, p in report.compare(first, second):
+            print(f"{task:<32}{estimate.value:>9.2f} ± {estimate.half_width:<8.2f} p = {p:.3g}")
+
+
+def load_line(folder: Path) -> Line:
+    if (folder / "entry.toml").is_file():
+        return Line.of_entry(folder)
+    return Line.of_results(folder, folder.name)
+
+
+@dataclass
+class Pack:
+    """Make an entry of finished results, one folder for each training seed."""
+
+    results: Annotated[tuple[Path, ...], Positional]
+    """Folders of results."""
+    entry: Path
+    """Folder of the entry, to be made."""
+    name: str
+    """Of the policy, as it will stand in the table."""
+    authors: tuple[str, ...]
+    """Who made it."""
+    division: str = "open"
+    """analytical, learned-closed or open."""
+    training_rounds: int = 0
+    """Rounds that each run was trained for."""
+    description: str = ""
+    """What the policy does and knows."""
+    attach: tuple[Path, ...] = ()
+    """Further files that the policy's file needs, such as weights."""
+
+    def run(self) -> None:
+        entry = benchmark.pack(
+            {f"run-{i}": folder for i, folder in enumerate(self.results)},
+            self.entry,
+            name=self.name,
+            authors=self.authors,
+            division=self.division,
+            training_rounds=self.training_rounds,
+            description=self.description,
+            attach=self.attach,
+        )
+        print(f"{self.entry}: {entry.name}, {len(entry.files)} files")
+
+
+@dataclass
+class Verify:
+    """Replay an entry's actions, and rerun its policy in a fresh process."""
+
+    entry: Annotated[Path, Positional]
+    """Folder of the entry."""
+    replay_only: bool = False
+    """Do not run the entry's code."""
+    trust_pickles: bool = False
+    """Accept files that run code when they are loaded."""
+
+    def run(self) -> None:
+        outcome = benchmark.verify(
+            self.entry,
+            rerun=not self.replay_only,
+            trust_pickles=self.trust_pickles,
+            progress=lambda step: print(f"{step} ..."),
+        )
+        print(f"{self.entry}: {outcome.status}" + (outcome.reason and f": {outcome.reason}"))
+        if outcome.decision_ms is not None:
+            print(f"a decision took {outcome.decision_ms:.3f} ms here")
+        if outcome.status == "rejected":
+            raise SystemExit(1)
+
+
+@dataclass
+class Build:
+    """Rank the entries of a folder: leaderboard.md and leaderboard.csv."""
+
+    entries: Annotated[Path, Positional]
+    """Folder with a folder for each entry."""
+    suite: str = "core-2026"
+    """Entries of other suites are left out."""
+    track: str = "full"
+    """Entries of the other track are left out."""
+    references: Path | None = None
+    """A file of scripts/references.py for the test split; else the stored ones of dev."""
+    value: str = ""
+    """Of the test split."""
+    output: Path | None = None
+    """Folder for the tables; the entries' folder if left out."""
+
+    def run(self) -> None:
+        suite = benchmark.load(self.suite)
+        references = benchmark.load_references(suite, self.track, self.references, self.value)
+        lines = []
+        for path in sorted(self.entries.glob("*/entry.toml")):
+            entry = benchmark.Entry.load(path.parent)
+            wanted = (suite.sha256, self.track, self.value)
+            if (entry.suite_sha256, entry.track, entry.value) == wanted:
+                lines.append(Line.of_entry(path.parent))
+        if not lines:
+            raise ValueError(f"entries = {self.entries}: holds none of {self.suite}, {self.track}")
+        tables = report.build(lines, references)
+        output = self.output or self.entries
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "leaderboard.md").write_text(report.markdown(tables), "utf8")
+        (output / "leaderboard.csv").write_text(report.table_csv(tables), "utf8")
+        print(report.markdown(tables))
+        print(f"Tables: {output}/leaderboard.md, leaderboard.csv")
+
+
+def main() -> None:
+    command = tyro.extras.subcommand_cli_from_dict(
+        {
+            "suites": Suites,
+            "evaluate": Evaluate,
+            "compare": Compare,
+            "pack": Pack,
+            "verify": Verify,
+            "build": Build,
+        },
+        description=__doc__,
+    )
+    try:
+        command.run()
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

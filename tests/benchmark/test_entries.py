@@ -1,0 +1,381 @@
+"""Entries: packed, verified, and rejected where they do not hold what they say."""
+
+import hashlib
+import shutil
+
+import numpy as np
+import pytest
+from small import write_references, write_suite
+
+from multispin_env import benchmark
+from multispin_env.benchmark import Entry, Plan, Verification, load_references, report, run
+from multispin_env.benchmark.entry import hash_files
+from multispin_env.benchmark.report import Line
+
+POLICY = '''
+"""Plays the papers' policies, or worse, as a file of weights says."""
+
+from pathlib import Path
+
+import baselines
+
+WEIGHTS = Path(__file__).parent / "weights.txt"
+
+
+def make(env, bias=0):
+    return baselines.portfolio(WEIGHTS.read_text().strip(), env)
+'''
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A suite, references, a policy, its results, and a packed entry."""
+    folder = tmp_path_factory.mktemp("work")
+    suite = benchmark.load(write_suite(folder))
+    write_references(suite, folder / "references.json")
+    (folder / "policy.py").write_text(POLICY)
+    (folder / "weights.txt").write_text("papers\n")
+    plan = Plan(
+        str(folder / "small.toml"),
+        f"{folder / 'policy.py'}:make",
+        {"bias": 1},
+        decision_time_ms=3.0,
+    )
+    list(run(plan, folder / "results"))
+    entry = benchmark.pack(
+        {"run-0": folder / "results"},
+        folder / "entry",
+        name="Papers",
+        authors=["A. Newcomer"],
+        attach=[folder / "weights.txt"],
+    )
+    assert set(entry.files) == {
+        "policy.py", "weights.txt", "run-0/episodes.csv", "run-0/actions.npz"
+    }  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def entry(work, tmp_path):
+    """A copy of the entry to tamper with."""
+    return shutil.copytree(work / "entry", tmp_path / "entry")
+
+
+def rehash(folder, **changes):
+    """Make entry.toml consistent with files that were changed: a forger would."""
+    from dataclasses import asdict
+
+    changed = asdict(Entry.load(folder)) | changes | {"files": hash_files(folder)}
+    Entry(**changed).save(folder)
+
+
+def test_an_honest_entry_is_verified(entry):
+    assert Verification.load(entry) is None
+    outcome = benchmark.verify(entry, rerun=False)
+    assert (outcome.status, outcome.reason) == ("replayed", "")
+    assert Line.of_entry(entry).status == "replayed"
+    steps = []
+    outcome = benchmark.verify(entry, progress=steps.append)
+    assert (outcome.status, outcome.reason) == ("verified", "")
+    assert outcome.decision_ms > 0
+    assert steps == ["rules", "replay of run-0", "rerun of run-0"]
+    assert Line.of_entry(entry).status == "verified"
+    # A verification is of one state of the entry.
+    rehash(entry, description="changed afterwards")
+    assert Line.of_entry(entry).status == "self-reported"
+
+
+def change_cell(folder, column, change):
+    path = folder / "run-0" / "episodes.csv"
+    lines = path.read_text().splitlines()
+    place = lines[0].split(",").index(column)
+    cells = lines[3].split(",")
+    cells[place] = change(cells[place])
+    lines[3] = ",".join(cells)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def change_arrays(folder, change):
+    path = folder / "run-0" / "actions.npz"
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    change(arrays)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+@pytest.mark.parametrize(
+    "column", ["goodput", "charged_goodput", "expected_goodput", "tokens", "rounds", "seed"]
+)
+def test_forged_numbers_are_rejected(entry, column):
+    def forge(text):
+        value = float(text) * (1 + 1e-3)
+        return repr(value) if "." in text else str(int(text) + 1)
+
+    change_cell(entry, column, forge)
+    changed = benchmark.verify(entry, rerun=False)
+    assert changed.status == "rejected"
+    assert "run-0/episodes.csv has changed" in changed.reason
+    rehash(entry)
+    forged = benchmark.verify(entry, rerun=False)
+    assert forged.status == "rejected"
+    assert f"run-0, draft, episode 2: {column} is stated as" in forged.reason
+    assert Line.of_entry(entry).status == "rejected"
+
+
+def forge_actions(arrays):
+    arrays["draft/action"] = arrays["draft/action"].copy()
+    arrays["draft/action"][0] = (arrays["draft/action"][0] + 1) % 5
+
+
+def forge_latency(arrays):
+    arrays["draft/latency_s"] = arrays["draft/latency_s"] * (1 - 1e-6)
+
+
+def forge_tokens(arrays):
+    arrays["joint/emitted"] = arrays["joint/emitted"] + 1
+
+
+def drop_rounds(arrays):
+    arrays["modes/rounds"] = arrays["modes/rounds"][:-1]
+
+
+def drop_task(arrays):
+    for key in [key for key in arrays if key.startswith("bandwidth/")]:
+        del arrays[key]
+
+
+@pytest.mark.parametrize(
+    ("forge", "reason"),
+    [
+        (forge_actions, "run-0, draft, episode 0"),
+        (forge_latency, "latency_s of a round does not follow"),
+        (forge_tokens, "run-0, joint, episode 0: emitted of a round"),
+        (drop_rounds, "9 episodes of modes"),
+        (drop_task, "lacks bandwidth"),
+    ],
+)
+def test_forged_arrays_are_rejected(entry, forge, reason):
+    change_arrays(entry, forge)
+    rehash(entry)
+    outcome = benchmark.verify(entry, rerun=False)
+    assert outcome.status == "rejected"
+    assert reason in outcome.reason
+
+
+def swap_rows(folder):
+    path = folder / "run-0" / "episodes.csv"
+    lines = path.read_text().splitlines()
+    lines[1], lines[2] = lines[2], lines[1]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def cut_rows(folder):
+    path = folder / "run-0" / "episodes.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+
+
+def empty_array(folder):
+    (folder / "run-0" / "actions.npz").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("forge", "reason"),
+    [(swap_rows, "episode is stated as 1"), (cut_rows, "39 rows, not 40"), (empty_array, "run-0")],
+)
+def test_forged_tables_are_rejected(entry, forge, reason):
+    forge(entry)
+    rehash(entry)
+    outcome = benchmark.verify(entry, rerun=False)
+    assert outcome.status == "rejected"
+    assert reason in outcome.reason
+
+
+def test_other_weights_are_rejected(entry):
+    (entry / "weights.txt").write_text("strongest\n")
+    assert "weights.txt has changed" in benchmark.verify(entry).reason
+    rehash(entry)
+    assert benchmark.verify(entry, rerun=False).status == "replayed"  # the numbers do follow
+    outcome = benchmark.verify(entry)
+    assert outcome.status == "rejected"
+    assert "the rerun policy acts otherwise" in outcome.reason
+
+
+def test_files_that_are_missing_or_too_many_are_rejected(entry):
+    (entry / "notes.txt").write_text("hello")
+    assert "notes.txt is not listed" in benchmark.verify(entry).reason
+    (entry / "notes.txt").unlink()
+    (entry / "policy.py").unlink()
+    assert "policy.py is missing" in benchmark.verify(entry).reason
+
+
+def test_a_policy_that_needs_other_files_is_rejected(entry):
+    (entry / "weights.txt").unlink()
+    rehash(entry)
+    outcome = benchmark.verify(entry)
+    assert outcome.status == "rejected"
+    assert "cannot be rerun: FileNotFoundError" in outcome.reason
+
+
+def test_a_policy_that_reads_the_tape_is_rejected(work, tmp_path):
+    """It is handed another environment than the one that is played, but may guess its seeds."""
+    (tmp_path / "peek.py").write_text(
+        "import numpy as np\n"
+        "import baselines\n"
+        "class Peek:\n"
+        "    def __init__(self, env):\n"
+        "        self.env, self.policy = env, baselines.portfolio('papers', env)\n"
+        "    def predict(self, observation, state=None, episode_start=None, deterministic=True):\n"
+        "        action, _ = self.policy.predict(observation)\n"
+        "        try:\n"
+        "            run = self.env.unwrapped.tape.run_length\n"
+        "        except Exception:\n"
+        "            return action, state\n"
+        "        return {'draft_length': run[0] % 3, 'bandwidth': np.ones(3)} \\\n"
+        "            if isinstance(action, dict) else action, state\n"
+        "def make(env):\n"
+        "    return Peek(env)\n"
+    )
+    plan = Plan(str(work / "small.toml"), f"{tmp_path / 'peek.py'}:make")
+    list(run(plan, tmp_path / "results"))
+    benchmark.pack(
+        {"run-0": tmp_path / "results"}, tmp_path / "entry", name="Peek", authors=["Eve"]
+    )
+    outcome = benchmark.verify(tmp_path / "entry")
+    assert outcome.status == "rejected"
+    assert outcome.reason == "run-0, bandwidth: the action in round 0 depends on the future"
+
+
+def test_pickles_need_trust(entry):
+    (entry / "net.pt").write_bytes(b"\x80")
+    rehash(entry)
+    assert "net.pt may run code" in benchmark.verify(entry, rerun=False).reason
+    trusted = benchmark.verify(entry, rerun=False, trust_pickles=True)
+    assert trusted.status == "replayed"
+
+
+def test_another_suite_is_rejected(entry):
+    rehash(entry, suite_sha256=hashlib.sha256(b"other").hexdigest())
+    assert "suite_sha256" in benchmark.verify(entry).reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": ""}, "name = ''"),
+        ({"name": "x" * 61}, "name = 'xx"),
+        ({"authors": ()}, "authors is empty"),
+        ({"division": "best"}, "division = 'best'"),
+        ({"track": "all"}, "track = 'all'"),
+        ({"split": "train"}, "split = 'train'"),
+        ({"training_rounds": -1}, "training_rounds = -1"),
+        ({"runs": {}}, "runs is empty"),
+        ({"division": "analytical", "training_rounds": 5}, "must be 0 in the division analytical"),
+        ({"division": "learned-closed"}, "must be 5 training seeds"),
+        ({"division": "learned-closed", "training_rounds": 2_000_000}, "at most 1000000"),
+        ({"division": "learned-closed", "decision_time_ms": 11.0}, r"at most 10\.0"),
+    ],
+)
+def test_rules(entry, changes, message):
+    from dataclasses import asdict
+
+    with pytest.raises(ValueError, match=message):
+        Entry(**asdict(Entry.load(entry)) | changes)
+
+
+def test_a_malformed_entry_is_rejected(entry):
+    (entry / "entry.toml").write_text("name = 'x'")
+    outcome = benchmark.verify(entry)
+    assert outcome.status == "rejected"
+    assert "entry.toml" in outcome.reason
+
+
+def test_packing_refuses_what_does_not_belong_together(work, tmp_path):
+    arguments = {"name": "A", "authors": ["B"]}
+    with pytest.raises(ValueError, match="exists already"):
+        benchmark.pack({"run-0": work / "results"}, work / "entry", **arguments)
+    part = Plan(
+        str(work / "small.toml"), "baselines:portfolio", {"name": "papers"}, tasks=("draft",)
+    )
+    list(run(part, tmp_path / "part"))
+    for results, message in (
+        ({"a": tmp_path / "part"}, "covers only a part"),
+        ({"a": work / "results", "b": tmp_path / "part"}, "run 'b' differs in policy"),
+        ({"a": tmp_path / "none"}, "no finished results"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            benchmark.pack(results, tmp_path / "entry", **arguments)
+    with pytest.raises(ValueError, match="names must differ"):
+        benchmark.pack(
+            {"run-0": work / "results"},
+            tmp_path / "entry",
+            attach=[work / "weights.txt", work / "weights.txt"],
+            **arguments,
+        )
+    assert not (tmp_path / "entry").exists()
+
+
+def test_several_runs_make_one_line(work, tmp_path):
+    folder = work / "small.toml"
+    for n in range(2):
+        plan = Plan(str(folder), f"{work / 'policy.py'}:make", {"bias": n})
+        list(run(plan, tmp_path / f"results-{n}"))
+    benchmark.pack(
+        {f"run-{n}": tmp_path / f"results-{n}" for n in range(2)},
+        tmp_path / "entry",
+        name="Two",
+        authors=["A"],
+        attach=[work / "weights.txt"],
+    )
+    loaded = Entry.load(tmp_path / "entry")
+    assert loaded.runs == {"run-0": {"bias": 0}, "run-1": {"bias": 1}}
+    assert benchmark.verify(tmp_path / "entry").status == "verified"
+    references = load_references(benchmark.load(folder), path=work / "references.json")
+    built = report.build([Line.of_entry(tmp_path / "entry")], references)
+    assert built.standings[0].rank == 1
+    assert len(built.rows) == 4
+
+
+def test_tables_rank_and_compare(work, tmp_path):
+    suite = benchmark.load(work / "small.toml")
+    references = load_references(suite, path=work / "references.json")
+    lines = []
+    for name in ("strongest", "fixed"):
+        plan = Plan(str(work / "small.toml"), "baselines:portfolio", {"name": name})
+        list(run(plan, tmp_path / name))
+        lines.append(Line.of_results(tmp_path / name, name))
+    lines.append(Line.of_entry(work / "entry"))
+    built = report.build(lines, references)
+    assert [s.line.name for s in built.standings][-1] == "fixed"
+    ranks = {s.line.name: s.rank for s in built.standings}
+    assert ranks["fixed"] > ranks["strongest"] == 1
+    strongest = next(s for s in built.standings if s.line.name == "strongest")
+    assert strongest.score == 1.0
+    assert strongest.interval == (1.0, 1.0)
+    assert strongest.improvement == 0.5
+    rows = [row for row in built.rows if row.task == "draft"]
+    assert [row.score.value for row in rows] == sorted((r.score.value for r in rows), reverse=True)
+    text, table = report.markdown(built), report.table_csv(built)
+    assert "| 1 | strongest | analytical | self-reported | 1.000 [1.000, 1.000] | 50 % |" in text
+    assert text.count("**") == 8
+    assert len(table.splitlines()) == 1 + 4 * 3
+    same = report.compare(lines[0], lines[0])
+    assert all(estimate.interval == (0.0, 0.0) and p == 1.0 for _, estimate, p in same)
+    (draft, difference, p), *_ = report.compare(lines[0], lines[1])
+    assert draft == "draft"
+    assert difference.interval[0] > 0
+    assert p < 0.05
+    with pytest.raises(ValueError, match="must differ"):
+        report.build([lines[0], lines[0]], references)
+
+
+def test_references_belong_to_one_suite_and_split(work):
+    suite = benchmark.load(work / "small.toml")
+    with pytest.raises(ValueError, match="path = None"):
+        load_references(suite)
+    with pytest.raises(ValueError, match="path = None"):
+        load_references(benchmark.load("quick"), value="secret")
+    with pytest.raises(ValueError, match="are of suite 'small'"):
+        load_references(benchmark.load("quick"), path=work / "references.json")
+    with pytest.raises(ValueError, match="value ''"):
+        load_references(suite, path=work / "references.json", value="secret")
