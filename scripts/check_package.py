@@ -30,7 +30,10 @@ for name in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth"):
     for _ in range(5):
         if env.step(env.action_space.sample())[3]:
             env.reset()
-print("every id works from the wheel alone")
+from multispin_env import benchmark
+for name in benchmark.list_suites():
+    benchmark.load_references(benchmark.load(name))
+print("every id and suite works from the wheel alone")
 """
 
 
@@ -48,7 +51,12 @@ def main() -> None:
         top = {name.split("/")[0] for name in names}
         extra = {name for name in top if not name.endswith(".dist-info")} - {"multispin_env"}
         assert not extra, f"the wheel also holds {extra}"
-        for needed in ("multispin_env/py.typed", "multispin_env/scenarios/qwen2.5.toml"):
+        for needed in (
+            "multispin_env/py.typed",
+            "multispin_env/scenarios/qwen2.5.toml",
+            "multispin_env/benchmark/suites/core-2026.toml",
+            "multispin_env/benchmark/suites/SHA256SUMS",
+        ):
             assert needed in names, f"the wheel lacks {needed}"
         venv.create(work / "env", with_pip=True)
         python = work / "env" / "bin" / "python"

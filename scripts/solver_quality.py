@@ -80,7 +80,8 @@ class Setting:
 def settings(quick: bool) -> Iterator[Setting]:
     """All of them: 12 of corrections, 4 of small corrections, 6 of uploads."""
     for table in ("correction", "small"):
-        for num_devices in (5, 20, 60) if table == "correction" else (4,):
+        sizes = (5, 20) if quick else (5, 20, 60)
+        for num_devices in sizes if table == "correction" else (4,):
             for power_dbm in (10, 20):
                 for ratio in (4, 16):
                     overrides = {

@@ -1,11 +1,16 @@
 """The scripts run from end to end, at their smallest."""
 
+import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import imageio.v3 as iio
 import pytest
+
+import baselines
+from multispin_env import benchmark
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -18,17 +23,63 @@ def run(name, *arguments):
     return done.stdout
 
 
-def test_demo_prints_tables_and_draws_the_curves(tmp_path):
+def test_demo_plays_every_analytical_policy_and_draws_them(tmp_path):
     out = run("demo.py", "--episodes", 2, "--output", tmp_path)
-    assert out.count("95 % interval") == 2
-    rows = [line for line in out.splitlines() if line[:6].strip().isdigit()]
-    assert len(rows) == 26
-    assert all(row.count("±") == 4 for row in rows)
-    # Plain decoding: 154 whole rounds of 0.1948 s fit into 30 s, 20 tokens each, in any episode.
-    assert rows[0].split()[1] == f"{int(30 / 0.1948) * 20 / 30:.1f}"
+    for task in benchmark.load("quick").tasks:
+        assert f"{task.name}: " in out
+        for name in baselines.names(task.make()):
+            assert re.search(rf"^{name} +-?\d", out, re.MULTILINE)
+    # The references' own scores are 1 and 0 exactly.
+    assert re.search(r"^deadline +1.000 ± 0.000", out, re.MULTILINE)
+    assert re.search(r"^all_downlink +0.000 ± 0.000", out, re.MULTILINE)
     picture = iio.imread(tmp_path / "demo.png")
-    assert picture.shape[1] == 1500
+    assert picture.shape[1] == 1650
     assert str(tmp_path / "demo.png") in out
+
+
+@pytest.mark.slow
+def test_solver_quality_writes_tables_into_the_page(tmp_path):
+    page = SCRIPTS.parent / "docs" / "optimality.md"
+    copy = tmp_path / "optimality.md"
+    copy.write_text(page.read_text())
+    out = run("solver_quality.py", "--quick", "--output", tmp_path)
+    text = copy.read_text()
+    for marker in ("correction", "small", "upload", "times"):
+        table = re.search(f"<!-- {marker} -->\n\n(.*?)\n\n<!-- end", text, re.DOTALL)
+        assert table is not None
+        assert table[1] in out
+    assert (tmp_path / "optimality.csv").read_text().count("greedy") > 8
+    assert iio.imread(tmp_path / "optimality.png").shape[2] == 4
+
+
+def test_the_page_on_optimality_shows_the_stored_table():
+    docs = SCRIPTS.parent / "docs"
+    text = (docs / "optimality.md").read_text()
+    with (docs / "optimality.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert f"{row['mean_loss_%']} ({row['worst_loss_%']})" in text
+        if row["solver"] == "deadline":  # what the page and the docstring say of it
+            assert float(row["mean_loss_%"]) <= 0.1
+            assert float(row["worst_loss_%"]) < 1.0
+
+
+@pytest.mark.slow
+def test_references_are_written_and_repeat(tmp_path):
+    """Those of one task, from scratch, are those that are stored."""
+    text = (SCRIPTS.parent / "multispin_env/benchmark/suites/quick.toml").read_text()
+    path = tmp_path / "one.toml"
+    path.write_text(text.split("[[tasks]]")[0] + "[[tasks]]" + text.split("[[tasks]]")[3])
+    run("references.py", path, "--output", tmp_path / "references.json")
+    suite = benchmark.load(path)
+    found = benchmark.load_references(suite, path=tmp_path / "references.json")
+    assert list(found) == ["modes-qwen2.5-10dbm-r4"]
+    (reference,) = found.values()
+    assert (reference.low_policy, reference.reference_policy) == ("all_downlink", "optimal_modes")
+    played = benchmark.evaluate(
+        lambda env: baselines.make("optimal_modes", env), suite.tasks[0], expected=False
+    )
+    assert reference.reference.tolist() == played.goodputs.tolist()
 
 
 def test_demo_refuses_a_single_episode():
@@ -36,7 +87,7 @@ def test_demo_refuses_a_single_episode():
         [sys.executable, SCRIPTS / "demo.py", "--episodes", "1"], capture_output=True, text=True
     )
     assert done.returncode != 0
-    assert "at least 2" in done.stderr
+    assert "--episodes = 1: must be in [2, 32]" in done.stderr
 
 
 def test_make_gif(tmp_path):

@@ -78,8 +78,13 @@ def verify(
         rerun: whether to do the third step; without it the entry is at most `replayed`.
         trust_pickles: accept files that run code when they are loaded.
         progress: called with what is done next.
+
+    Raises:
+        ValueError: the folder holds no entry.
     """
     folder = Path(folder)
+    if not (folder / "entry.toml").is_file():
+        raise ValueError(f"folder = {folder}: holds no entry.toml")
     decision_ms = None
     try:
         progress("rules")
@@ -103,8 +108,7 @@ def verify(
 
 
 def _entry_hash(folder: Path) -> str:
-    path = folder / "entry.toml"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return hashlib.sha256((folder / "entry.toml").read_bytes()).hexdigest()
 
 
 def _check_rules(folder: Path, trust_pickles: bool) -> Entry:

@@ -7,8 +7,10 @@ import golden
 import gymnasium as gym
 import numpy as np
 import pytest
+from small import named
 
 from multispin_env import benchmark
+from multispin_env.benchmark import references as reference_files
 from multispin_env.benchmark import suite as suites
 
 HASHES = {
@@ -162,3 +164,36 @@ def test_malformed_files(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         benchmark.load(path)
+
+
+@pytest.mark.parametrize("name", sorted(HASHES))
+def test_stored_references_are_those_of_the_policies_they_name(name):
+    suite = benchmark.load(name)
+    for track in benchmark.TRACKS:
+        found = benchmark.load_references(suite, track)
+        assert list(found) == suite.names
+        for task in suite.tasks:
+            reference = found[task.name]
+            assert reference.low.size == reference.reference.size == suite.dev_episodes
+            assert reference.low.mean() < reference.reference.mean()
+    references = benchmark.load_references(suite)
+    for task in suite.tasks:
+        reference = references[task.name]
+        for policy, stored in (
+            (reference.low_policy, reference.low),
+            (reference.reference_policy, reference.reference),
+        ):
+            base, _, length = policy.partition(", draft_length=")
+            options = {"draft_length": int(length)} if length else {}
+            found = benchmark.evaluate(named(base, **options), task, 2, expected=False)
+            np.testing.assert_allclose(found.goodputs, stored[:2], rtol=1e-9)
+
+
+def test_changed_references_are_refused(monkeypatch, tmp_path):
+    folder = tmp_path / "suites"
+    shutil.copytree(suites.files(), folder)
+    path = folder / "quick.references.json"
+    path.write_text(path.read_text().replace("9", "8", 1))
+    monkeypatch.setattr(reference_files, "files", lambda: folder)
+    with pytest.raises(ValueError, match="references of 'quick' are not the released ones"):
+        benchmark.load_references(benchmark.load("quick"))
