@@ -12,8 +12,8 @@ from multispin_env.spaces import DRAFT_LENGTH, JOINT, MODE_SELECTION
 PORTFOLIOS: Final[dict[str, tuple[str, str, str, str]]] = {
     "strongest": ("deadline", "optimal_modes", "deadline", "exact"),
     "papers": ("greedy", "optimal_modes", "greedy", "heterogeneous"),
-    "uniform": ("uniform", "optimal_modes", "uniform", "uniform_bandwidth"),
-    "fixed": ("fixed", "all_downlink", "fixed", "fixed"),
+    "rivals": ("uniform", "optimal_modes", "uniform", "uniform_bandwidth"),
+    "constant": ("fixed", "all_downlink", "fixed", "fixed"),
 }
 
 
@@ -21,8 +21,8 @@ def portfolio(name: str, env: Any) -> Policy:
     """The policy that a portfolio has for an environment.
 
     Args:
-        name: a key of PORTFOLIOS: `strongest` (ours), `papers` (the papers' controllers), `uniform`
-            (paper B's uniform lengths, paper A's uniform bandwidth) or `fixed` (constants).
+        name: a key of PORTFOLIOS: `strongest` (ours), `papers` (the papers' controllers), `rivals`
+            (which they are compared with: uniform lengths, uniform bandwidth) or `constant`.
         env: as for :func:`baselines.make`.
 
     Raises:

@@ -8,7 +8,7 @@
 
 A policy is `FILE.py:FUNCTION` or `MODULE:FUNCTION`, called with `env=`; or the name of a baseline
 (`deadline`), which is played on the tasks that it fits; or a portfolio of baselines for all tasks
-(`strongest`, `papers`, `uniform`, `fixed`). docs/benchmark.md has the rules.
+(`strongest`, `papers`, `rivals`, `constant`). docs/benchmark.md has the rules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import baselines
 from multispin_env import benchmark
-from multispin_env.benchmark import Plan, Results, report
+from multispin_env.benchmark import Plan, report
 from multispin_env.benchmark.report import Line
 
 Positional = tyro.conf.Positional
@@ -48,12 +48,12 @@ class Suites:
 
 @dataclass
 class Evaluate:
-    """Play a policy on a suite; an interrupted evaluation goes on where it was."""
+    """Play policies on a suite; an interrupted evaluation goes on where it was."""
 
-    policy: Annotated[str, Positional]
-    """FILE.py:FUNCTION, MODULE:FUNCTION, a baseline, or a portfolio."""
+    policy: Annotated[tuple[str, ...], Positional]
+    """FILE.py:FUNCTION, MODULE:FUNCTION, a baseline, a portfolio; `analytical` is all baselines."""
     output: Path
-    """Folder for the results."""
+    """Folder for the results; of several policies, for a folder each."""
     suite: str = "core-2026"
     """A shipped suite, or a TOML file."""
     track: str = "full"
@@ -72,20 +72,34 @@ class Evaluate:
     """Processes; the numbers do not depend on it."""
 
     def run(self) -> None:
-        evaluate(self.plan(), self.output, self.workers)
-        loaded = Results.load(self.output)
-        references = stored_references(loaded.plan)
-        if references is not None:
-            lines = [Line.of_results(self.output, self.policy, "open")]
+        policies = self.policies()
+        plans = {policy: self.plan(policy) for policy in policies}
+        lines = []
+        for policy, plan in plans.items():
+            folder = self.output if len(policies) == 1 else self.output / policy.replace(":", "-")
+            evaluate(plan, folder, self.workers)
+            lines.append(Line.of_results(folder, policy, "open"))
+        first = next(iter(plans.values()))
+        if self.split == "dev" and self.suite in benchmark.list_suites():
+            references = benchmark.load_references(first.load_suite(), self.track)
             print(report.markdown(report.build(lines, references)))
         else:
-            for task in loaded.plan.chosen_tasks():
-                print(f"{task.name}: {loaded.column(task.name, 'goodput').mean():.1f} tokens/s")
+            for line in lines:
+                (results,) = line.results
+                for task in results.plan.chosen_tasks():
+                    mean = results.column(task.name, "goodput").mean()
+                    print(f"{line.name}, {task.name}: {mean:.1f} tokens/s")
         print(f"Results: {self.output}")
 
-    def plan(self) -> Plan:
+    def policies(self) -> list[str]:
+        tasks = benchmark.load(self.suite).tasks
+        every = sorted({name for task in tasks for name in baselines.names(task.make())})
+        named = [every if policy == "analytical" else [policy] for policy in self.policy]
+        return list(dict.fromkeys(policy for group in named for policy in group))
+
+    def plan(self, policy: str) -> Plan:
         options = dict(map(parse_option, self.option))
-        policy, tasks = self.policy, self.task
+        tasks = self.task
         if ":" not in policy:
             function = "portfolio" if policy in baselines.PORTFOLIOS else "make"
             if function == "make":
@@ -133,14 +147,6 @@ def evaluate(plan: Plan, folder: Path, workers: int) -> None:
         for done, total in benchmark.run(plan, folder, workers):
             bar.total = total
             bar.update(done - bar.n)
-
-
-def stored_references(plan: Plan) -> dict[str, benchmark.Reference] | None:
-    """References of the plan's tasks, if they are stored."""
-    if plan.split != "dev" or plan.suite not in benchmark.list_suites():
-        return None
-    found = benchmark.load_references(plan.load_suite(), plan.track)
-    return {task.name: found[task.name] for task in plan.chosen_tasks()}
 
 
 @dataclass

@@ -340,15 +340,15 @@ def test_tables_rank_and_compare(work, tmp_path):
     suite = benchmark.load(work / "small.toml")
     references = load_references(suite, path=work / "references.json")
     lines = []
-    for name in ("strongest", "fixed"):
+    for name in ("strongest", "constant"):
         plan = Plan(str(work / "small.toml"), "baselines:portfolio", {"name": name})
         list(run(plan, tmp_path / name))
         lines.append(Line.of_results(tmp_path / name, name))
     lines.append(Line.of_entry(work / "entry"))
     built = report.build(lines, references)
-    assert [s.line.name for s in built.standings][-1] == "fixed"
+    assert [s.line.name for s in built.standings][-1] == "constant"
     ranks = {s.line.name: s.rank for s in built.standings}
-    assert ranks["fixed"] > ranks["strongest"] == 1
+    assert ranks["constant"] > ranks["strongest"] == 1
     strongest = next(s for s in built.standings if s.line.name == "strongest")
     assert strongest.score == 1.0
     assert strongest.interval == (1.0, 1.0)
