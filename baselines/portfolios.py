@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from baselines.policy import Context, Policy
 from baselines.registry import make
-from multispin_env.spaces import DRAFT_LENGTH, JOINT, MODE_SELECTION
+from multispin_env.spaces import MODE_SELECTION
 
-#: Policy by portfolio, for lengths of corrections, modes, both, and uploads.
-PORTFOLIOS: Final[dict[str, tuple[str, str, str, str]]] = {
-    "strongest": ("deadline", "optimal_modes", "deadline", "exact"),
-    "papers": ("greedy", "optimal_modes", "greedy", "heterogeneous"),
-    "rivals": ("uniform", "optimal_modes", "uniform", "uniform_bandwidth"),
-    "constant": ("fixed", "all_downlink", "fixed", "fixed"),
+#: Policy by portfolio: for lengths (and modes) of corrections, for modes alone, and for uploads.
+PORTFOLIOS: Final[dict[str, tuple[str, str, str]]] = {
+    "strongest": ("deadline", "optimal_modes", "exact"),
+    "papers": ("greedy", "optimal_modes", "heterogeneous"),
+    "rivals": ("uniform", "optimal_modes", "uniform_bandwidth"),
+    "constant": ("fixed", "all_downlink", "fixed"),
 }
 
 
@@ -31,10 +31,7 @@ def portfolio(name: str, env: Any) -> Policy:
     if name not in PORTFOLIOS:
         raise ValueError(f"name = {name!r}: must be one of {', '.join(map(repr, PORTFOLIOS))}")
     context = Context.of(env)
-    lengths, modes, both, uploads = PORTFOLIOS[name]
+    corrections, modes, uploads = PORTFOLIOS[name]
     if context.control == MODE_SELECTION:
         return make(modes, env)
-    if context.control == JOINT:
-        return make(both, env)
-    corrects = context.control == DRAFT_LENGTH and context.scenario.protocol == "correction"
-    return make(lengths if corrects else uploads, env)
+    return make(uploads if context.scenario.protocol == "upload" else corrections, env)

@@ -14,7 +14,10 @@ A policy is `FILE.py:FUNCTION` or `MODULE:FUNCTION`, called with `env=`; or the 
 from __future__ import annotations
 
 import json
+import sys
+import traceback
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,9 +79,11 @@ class Evaluate:
         plans = {policy: self.plan(policy) for policy in policies}
         lines = []
         for policy, plan in plans.items():
-            folder = self.output if len(policies) == 1 else self.output / policy.replace(":", "-")
+            slug = Path(policy.rpartition(":")[0] or policy).stem
+            folder = self.output if len(policies) == 1 else self.output / slug
             evaluate(plan, folder, self.workers)
-            lines.append(Line.of_results(folder, policy, "open"))
+            division = "analytical" if ":" not in policy else "open"
+            lines.append(Line.of_results(folder, policy, division))
         first = next(iter(plans.values()))
         if self.split == "dev" and self.suite in benchmark.list_suites():
             references = benchmark.load_references(first.load_suite(), self.track)
@@ -92,8 +97,7 @@ class Evaluate:
         print(f"Results: {self.output}")
 
     def policies(self) -> list[str]:
-        tasks = benchmark.load(self.suite).tasks
-        every = sorted({name for task in tasks for name in baselines.names(task.make())})
+        every = sorted({name for names in fitting(self.suite).values() for name in names})
         named = [every if policy == "analytical" else [policy] for policy in self.policy]
         return list(dict.fromkeys(policy for group in named for policy in group))
 
@@ -118,12 +122,17 @@ class Evaluate:
         )
 
 
+@lru_cache
+def fitting(suite: str) -> dict[str, list[str]]:
+    """Names of the baselines that fit each task of a suite."""
+    return {task.name: baselines.names(task.make()) for task in benchmark.load(suite).tasks}
+
+
 def fitting_tasks(name: str, suite: str) -> tuple[str, ...]:
     """Tasks of a suite that a baseline can control."""
-    tasks = benchmark.load(suite).tasks
-    fits = tuple(task.name for task in tasks if name in baselines.names(task.make()))
+    fits = tuple(task for task, names in fitting(suite).items() if name in names)
     if not fits:
-        known = sorted({n for task in tasks for n in baselines.names(task.make())})
+        known = sorted({n for names in fitting(suite).values() for n in names})
         raise ValueError(
             f"policy = {name!r}: must be FILE.py:FUNCTION, MODULE:FUNCTION, a portfolio "
             f"({', '.join(baselines.PORTFOLIOS)}) or a baseline ({', '.join(known)})"
@@ -251,12 +260,13 @@ class Build:
     def run(self) -> None:
         suite = benchmark.load(self.suite)
         references = benchmark.load_references(suite, self.track, self.references, self.value)
-        lines = []
+        lines: list[Line] = []
+        left_out = []
         for path in sorted(self.entries.glob("*/entry.toml")):
-            entry = benchmark.Entry.load(path.parent)
-            wanted = (suite.sha256, self.track, self.value)
-            if (entry.suite_sha256, entry.track, entry.value) == wanted:
-                lines.append(Line.of_entry(path.parent))
+            problem = self.add(path.parent, suite, references, lines)
+            if problem:
+                left_out.append(f"{path.parent.name} is left out: {problem}")
+        print("\n".join(left_out))
         if not lines:
             raise ValueError(f"entries = {self.entries}: holds none of {self.suite}, {self.track}")
         tables = report.build(lines, references)
@@ -266,6 +276,32 @@ class Build:
         (output / "leaderboard.csv").write_text(report.table_csv(tables), "utf8")
         print(report.markdown(tables))
         print(f"Tables: {output}/leaderboard.md, leaderboard.csv")
+
+    def add(
+        self,
+        folder: Path,
+        suite: benchmark.Suite,
+        references: dict[str, benchmark.Reference],
+        lines: list[Line],
+    ) -> str:
+        """Add an entry to the lines, or say why not."""
+        try:
+            entry = benchmark.Entry.load(folder)
+            if (entry.suite_sha256, entry.track) != (suite.sha256, self.track):
+                return f"is of suite {entry.suite}, track {entry.track}"
+            if entry.value != self.value:
+                return f"is of split {entry.split}, value {entry.value!r}"
+            line = Line.of_entry(folder)
+            if line.status == "rejected":
+                return f"was rejected: {benchmark.Verification.load(folder).reason}"
+            if line.name in [other.name for other in lines]:
+                return f"another entry is called {line.name}"
+            for task, reference in references.items():
+                line.runs_on(task, reference)
+        except (ValueError, OSError, KeyError) as error:
+            return str(error)
+        lines.append(line)
+        return ""
 
 
 def main() -> None:
@@ -284,6 +320,13 @@ def main() -> None:
         command.run()
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
+    except benchmark.PolicyError as error:
+        if error.__cause__ is not None:  # the policy's own, with file and line
+            traceback.print_exception(error.__cause__, chain=False)
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -9,7 +9,13 @@ from multispin_env.benchmark import report, statistics
 from multispin_env.benchmark.entry import DIVISIONS, Entry, pack
 from multispin_env.benchmark.references import Reference, load_references
 from multispin_env.benchmark.results import Plan, Results, load_factory, run
-from multispin_env.benchmark.rollout import Episode, Evaluation, check_causal, evaluate
+from multispin_env.benchmark.rollout import (
+    Episode,
+    Evaluation,
+    PolicyError,
+    check_causal,
+    evaluate,
+)
 from multispin_env.benchmark.suite import SPLITS, TRACKS, Suite, Task, list_suites, load
 from multispin_env.benchmark.verification import Verification, verify
 
@@ -21,6 +27,7 @@ __all__ = [
     "Episode",
     "Evaluation",
     "Plan",
+    "PolicyError",
     "Reference",
     "Results",
     "Suite",

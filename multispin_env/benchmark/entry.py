@@ -6,13 +6,12 @@ An entry holds::
     policy.py, weights      what makes the policy
     NAME/episodes.csv       the results of each run (training seed)
     NAME/actions.npz
-    verification.json       written by the verifier
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
+import re
 import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 import tomli_w
-from numpy.typing import NDArray
 
 from multispin_env.benchmark import suite as suites
-from multispin_env.benchmark.results import Plan, Results
+from multispin_env.benchmark.results import Plan, Results, read_results
 from multispin_env.benchmark.suite import Suite
 
 DIVISIONS: Final = ("analytical", "learned-closed", "open")
@@ -33,8 +31,10 @@ DIVISIONS: Final = ("analytical", "learned-closed", "open")
 MAX_TRAINING_ROUNDS: Final = 1_000_000
 TRAINING_SEEDS: Final = 5
 MAX_DECISION_MS: Final = 10.0
-#: Files that run code when they are loaded.
-PICKLES: Final = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".zip", ".ckpt", ".bin", ".npy")
+#: Kinds of files that do not run code when they are loaded, and Python's own.
+PLAIN_FILES: Final = frozenset(
+    {".py", ".safetensors", ".onnx", ".csv", ".npz", ".json", ".toml", ".txt", ".md"}
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Entry:
         decision_time_ms: declared time of a decision on one core; it is charged.
         training_rounds: rounds of all training, of each run.
         policy: `FILE.py:FUNCTION` inside the entry, or `MODULE:FUNCTION` of an installed package.
-        runs: options of the policy in each run, by the run's name.
+        runs: options of the policy in each run, by the run's name (letters, digits, '_' and '-').
         files: SHA-256 of every file.
     """
 
@@ -70,8 +70,9 @@ class Entry:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.name) <= 60 or not self.name.isprintable():
-            raise ValueError(f"name = {self.name!r}: must be 1 to 60 printable characters")
+        self._check_types()
+        if not 0 < len(self.name) <= 60 or not self.name.isprintable() or "|" in self.name:
+            raise ValueError(f"name = {self.name!r}: must be 1 to 60 printable characters, no '|'")
         if not self.authors:
             raise ValueError("authors is empty: must name at least one")
         suites.check_choice("division", self.division, DIVISIONS)
@@ -79,9 +80,35 @@ class Entry:
         suites.check_choice("split", self.split, ("dev", "test"))
         if self.training_rounds < 0:
             raise ValueError(f"training_rounds = {self.training_rounds}: must be >= 0")
+        if not 0.0 <= self.decision_time_ms < np.inf:
+            raise ValueError(f"decision_time_ms = {self.decision_time_ms}: must be >= 0")
         if not self.runs:
             raise ValueError("runs is empty: must have at least one")
+        for run in self.runs:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", run):
+                raise ValueError(f"runs: name {run!r}: must be letters, digits, '_' and '-'")
+        source = self.policy.rpartition(":")[0]
+        if source.endswith(".py") and Path(source).name != source:
+            raise ValueError(f"policy = {self.policy!r}: its file must lie in the entry's folder")
         self._check_division()
+
+    def _check_types(self) -> None:
+        kinds: dict[str, tuple[type, ...]] = {
+            **dict.fromkeys(("name", "division", "track", "suite", "suite_sha256"), (str,)),
+            **dict.fromkeys(("split", "value", "policy", "description"), (str,)),
+            **dict.fromkeys(("authors",), (tuple,)),
+            **dict.fromkeys(("runs", "files"), (Mapping,)),
+            "decision_time_ms": (int, float),
+            "training_rounds": (int,),
+        }
+        for key, allowed in kinds.items():
+            value = getattr(self, key)
+            if not isinstance(value, allowed) or isinstance(value, bool):
+                names = " or ".join(kind.__name__ for kind in allowed)
+                raise ValueError(f"{key} = {value!r}: must be of type {names}")
+        for author in self.authors:
+            if not isinstance(author, str):
+                raise ValueError(f"authors lists {author!r}: must be text")
 
     def _check_division(self) -> None:
         if self.division == "analytical" and self.training_rounds > 0:
@@ -138,7 +165,9 @@ class Entry:
         path = Path(folder) / "entry.toml"
         try:
             data = tomllib.loads(path.read_text("utf8"))
-            return cls(**data | {"authors": tuple(data["authors"])})
+            if isinstance(data["authors"], list):
+                data["authors"] = tuple(data["authors"])
+            return cls(**data)
         except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -208,6 +237,12 @@ def pack(
     for path in copies:
         if not path.is_file():
             raise ValueError(f"{path}: is no file")
+    measured = max(ms for result in loaded.values() for ms in result.decision_ms.values())
+    if measured > first.decision_time_ms:
+        raise ValueError(
+            f"decision_time_ms = {first.decision_time_ms}: a decision took {measured:.2f} ms here "
+            "on the slowest task; evaluate with a declared time that holds"
+        )
     folder.mkdir(parents=True)
     for path in copies:
         shutil.copy(path, folder / path.name)
@@ -221,25 +256,22 @@ def pack(
 
 
 def hash_files(folder: Path) -> dict[str, str]:
-    """SHA-256 of all files of an entry but entry.toml and verification.json."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and "__pycache__" not in path.parts
-        and path.name not in ("entry.toml", "verification.json")
-    }
+    """SHA-256 of all files of an entry but its entry.toml.
 
-
-def run_goodputs(folder: str | Path, entry: Entry, task: str) -> NDArray[np.float64]:
-    """Goodputs of a task as the entry states them, [runs, episodes]."""
-    return np.stack([load_run(folder, entry, run).column(task, "goodput") for run in entry.runs])
+    Raises:
+        ValueError: there is a link.
+    """
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            raise ValueError(f"{name} is a link: an entry holds plain files only")
+        if path.is_file() and name != "entry.toml":
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
 
 
 def load_run(folder: str | Path, entry: Entry, run: str) -> Results:
     """The stated results of a run."""
     path = Path(folder) / run
-    with (path / "episodes.csv").open(newline="", encoding="utf8") as file:
-        rows = list(csv.DictReader(file))
-    with np.load(path / "actions.npz", allow_pickle=False) as arrays:
-        return Results(entry.plan(run), rows, dict(arrays), {})
+    return Results(entry.plan(run), *read_results(path), {})

@@ -22,6 +22,7 @@ class Reference:
     reference: NDArray[np.float64]  #: of the strongest analytical policy with this information
     low_policy: str
     reference_policy: str
+    seeds: tuple[int, ...]  #: of the episodes
 
 
 def load_references(
@@ -62,6 +63,11 @@ def load_references(
             np.array(tracks[track]["reference"]["goodput"]),
             tracks[track]["low"]["policy"],
             tracks[track]["reference"]["policy"],
+            tuple(
+                suite.task(name).seeds(
+                    "test" if value else "dev", len(tracks[track]["low"]["goodput"]), value
+                )
+            ),
         )
         for name, tracks in data["tasks"].items()
     }

@@ -27,6 +27,7 @@ class Line:
     division: str
     status: str  #: verified, replayed, rejected or self-reported
     results: Sequence[Results]  #: of each run (training seed)
+    decision_ms: float | None = None  #: as measured by the verifier
 
     @classmethod
     def of_entry(cls, folder: str | Path) -> Line:
@@ -39,6 +40,7 @@ class Line:
             entry.division,
             status,
             [load_run(folder, entry, run) for run in entry.runs],
+            None if found is None else found.decision_ms,
         )
 
     @classmethod
@@ -56,13 +58,12 @@ class Line:
         Raises:
             ValueError: the references are of other episodes.
         """
+        for results in self.results:
+            seeds = tuple(int(seed) for seed in results.column(task, "seed"))
+            if seeds != reference.seeds[: len(seeds)] or len(seeds) < 2:
+                raise ValueError(f"{self.name}: the references are of other episodes of {task}")
+        episodes = len(seeds)
         goodput = np.stack([r.column(task, "goodput") for r in self.results])
-        if goodput.shape[1] > reference.low.size:
-            raise ValueError(
-                f"{self.name} has {goodput.shape[1]} episodes of {task}, the references "
-                f"{reference.low.size}"
-            )
-        episodes = goodput.shape[1]
         return TaskRuns(goodput, reference.low[:episodes], reference.reference[:episodes])
 
 
@@ -124,15 +125,15 @@ def build(lines: Sequence[Line], references: Mapping[str, Reference]) -> Report:
 
 def _task_row(line: Line, task: str, reference: Reference) -> TaskRow:
     runs = line.runs_on(task, reference)
-    mean = runs.goodput.mean(axis=0)
     measured = [r.decision_ms[task] for r in line.results if task in r.decision_ms]
+    measured += [] if line.decision_ms is None else [line.decision_ms]
     return TaskRow(
         task,
         line.name,
         line.division,
         line.status,
-        statistics.score(mean, runs.low, runs.reference).estimate,
-        statistics.mean_interval(mean),
+        statistics.mean_over_runs(runs.contributions),
+        statistics.mean_over_runs(runs.goodput),
         float(np.mean([r.column(task, "charged_goodput") for r in line.results])),
         float(np.mean([r.column(task, "expected_goodput") for r in line.results])),
         float(np.mean(measured)) if measured else float("nan"),
@@ -147,7 +148,7 @@ def _standings(lines: Sequence[Line], references: Mapping[str, Reference]) -> li
         for line in lines
     }
     resampled = statistics.bootstrap_scores(runs)
-    rank = statistics.ranks(runs)
+    rank = statistics.ranks(resampled)
     strongest = [
         TaskRuns(task.reference[None], task.low, task.reference) for task in runs[lines[0].name]
     ]
@@ -237,6 +238,13 @@ def compare(first: Line, second: Line) -> list[tuple[str, Estimate, float]]:
     Raises:
         ValueError: they have no task in common, or played different episodes.
     """
+    plans = [line.results[0].plan for line in (first, second)]
+    for key in ("suite", "track", "split", "value"):
+        if getattr(plans[0], key) != getattr(plans[1], key):
+            raise ValueError(
+                f"{first.name} and {second.name} differ in {key}: {getattr(plans[0], key)!r} and "
+                f"{getattr(plans[1], key)!r}"
+            )
     tasks = list(dict.fromkeys(row["task"] for row in first.results[0].rows))
     tasks = [task for task in tasks if first.covers(task) and second.covers(task)]
     if not tasks:
@@ -247,9 +255,8 @@ def compare(first: Line, second: Line) -> list[tuple[str, Estimate, float]]:
         if len(seeds) > 1:
             raise ValueError(f"{first.name} and {second.name} played other episodes of {task}")
         a, b = (
-            np.mean([r.column(task, "goodput") for r in line.results], axis=0)
-            for line in (first, second)
+            np.stack([r.column(task, "goodput") for r in line.results]) for line in (first, second)
         )
-        found.append((task, statistics.paired_difference(a, b)))
+        found.append((task, statistics.mean_over_runs(a, b)))
     adjusted = statistics.holm([estimate.p_value for _, estimate in found])
     return [(task, estimate, float(p)) for (task, estimate), p in zip(found, adjusted)]

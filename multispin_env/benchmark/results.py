@@ -14,6 +14,7 @@ All but the timings are the same however the work was spread.
 from __future__ import annotations
 
 import csv
+import hashlib
 import importlib
 import importlib.util
 import io
@@ -25,12 +26,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from multispin_env.benchmark import suite as suites
-from multispin_env.benchmark.rollout import Episode, Factory, play
+from multispin_env.benchmark.rollout import Episode, Factory, PolicyError, play
 from multispin_env.benchmark.suite import Suite, Task
+from multispin_env.solvers.problems import check_integer
 
 #: Episodes in a block: what an interruption costs at most.
 BLOCK_EPISODES: Final = 8
@@ -53,6 +56,7 @@ class Plan:
     Args:
         suite: a shipped suite or a TOML file.
         policy: `FILE.py:FUNCTION` or `MODULE:FUNCTION`, called as `FUNCTION(env=env, **options)`.
+            A file finds others beside it: its folder is at the end of the import path.
         options: for the function.
         track, split, value: see :func:`multispin_env.benchmark.evaluate`.
         decision_time_ms: declared time of a decision, charged in `charged_goodput`.
@@ -87,8 +91,11 @@ class Plan:
         return [task for task in suite.tasks if not self.tasks or task.name in self.tasks]
 
     def to_json(self) -> str:
-        """What identifies the results."""
-        content = asdict(self) | {"suite_sha256": self.load_suite().sha256, "format": 1}
+        """What identifies the results: also the contents of the suite and of the policy's file."""
+        content = asdict(self) | {"suite_sha256": self.load_suite().sha256, "policy_sha256": ""}
+        path = Path(self.policy.rpartition(":")[0])
+        if path.suffix == ".py" and path.is_file():
+            content["policy_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
@@ -97,6 +104,7 @@ def load_factory(policy: str, options: Mapping[str, Any], folder: Path | None = 
 
     Raises:
         ValueError: there is no such file, module or function.
+        PolicyError: the file or module raises.
     """
     source, _, function = policy.rpartition(":")
     if not source or not function.isidentifier():
@@ -110,6 +118,8 @@ def load_factory(policy: str, options: Mapping[str, Any], folder: Path | None = 
         found: Callable[..., Any] = getattr(module, function)
     except (ImportError, FileNotFoundError, AttributeError) as error:
         raise ValueError(f"policy = {policy!r}: {error}") from error
+    except Exception as error:
+        raise PolicyError(f"policy = {policy!r}: {type(error).__name__}: {error}") from error
     return lambda env: found(env=env, **options)
 
 
@@ -120,6 +130,8 @@ def _load_file(path: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # so that its classes can be pickled
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))
     spec.loader.exec_module(module)
     return module
 
@@ -133,23 +145,23 @@ def run(plan: Plan, folder: str | Path, workers: int = 1) -> Iterator[tuple[int,
         workers: processes.
 
     Raises:
-        ValueError: the folder belongs to another plan.
+        ValueError: the folder belongs to another plan, or to another version of the policy's file.
+        PolicyError: the policy failed; what is finished is kept.
     """
-    import joblib
-
+    check_integer("workers", workers, 1)
+    todo = _blocks(plan)
+    load_factory(plan.policy, plan.options)  # fails before anything is written
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     head = folder / "results.json"
     if head.exists() and head.read_text("utf8") != plan.to_json():
-        raise ValueError(f"{folder} holds results of something else: see its results.json")
-    load_factory(plan.policy, plan.options)  # fails early
+        old, new = json.loads(head.read_text("utf8")), json.loads(plan.to_json())
+        keys = [key for key in new if old.get(key) != new[key]]
+        raise ValueError(
+            f"{folder} holds results of something else, which differs in {', '.join(keys)}: choose "
+            "another folder, or delete this one"
+        )
     head.write_text(plan.to_json(), "utf8")
-    todo = [
-        (task.name, first, seeds[first : first + BLOCK_EPISODES])
-        for task in plan.chosen_tasks()
-        for seeds in [task.seeds(plan.split, plan.episodes, plan.value)]
-        for first in range(0, len(seeds), BLOCK_EPISODES)
-    ]
     total = len(todo)
     if not (folder / "episodes.csv").exists():
         (folder / "blocks").mkdir(exist_ok=True)
@@ -161,6 +173,16 @@ def run(plan: Plan, folder: str | Path, workers: int = 1) -> Iterator[tuple[int,
             yield total - len(todo) + done, total
         _assemble(plan, folder)
     yield total, total
+
+
+def _blocks(plan: Plan) -> list[tuple[str, int, list[int]]]:
+    """Task, number of the first episode, and seeds of every block."""
+    return [
+        (task.name, first, seeds[first : first + BLOCK_EPISODES])
+        for task in plan.chosen_tasks()
+        for seeds in [task.seeds(plan.split, plan.episodes, plan.value)]
+        for first in range(0, len(seeds), BLOCK_EPISODES)
+    ]
 
 
 def _block_path(folder: Path, task: str, first: int) -> Path:
@@ -229,9 +251,10 @@ def _assemble(plan: Plan, folder: Path) -> None:
     times.writerow(("task", "episode", "decision_ms"))
     for task in plan.chosen_tasks():
         episodes: list[Episode] = []
-        for path in sorted((folder / "blocks").glob(f"{task.name}.?????.npz")):
-            with np.load(path) as block:
-                episodes.extend(unpack_episodes(dict(block)))
+        for name, first, _ in _blocks(plan):
+            if name == task.name:
+                with np.load(_block_path(folder, name, first)) as block:
+                    episodes.extend(unpack_episodes(dict(block)))
         for key, array in pack_episodes(episodes).items():
             if key in _PER_ROUND or key == "rounds":
                 arrays[f"{task.name}/{key}"] = array
@@ -284,18 +307,17 @@ class Results:
                 raise ValueError(f"{folder} holds no finished results: {name} is missing")
         head = json.loads((folder / "results.json").read_text("utf8"))
         sha256 = head.pop("suite_sha256")
-        head.pop("format")
+        head.pop("policy_sha256")
         plan = Plan(**head | {"tasks": tuple(head["tasks"])})
         if plan.load_suite().sha256 != sha256:
             raise ValueError(f"{folder} was evaluated on another suite of the name {plan.suite!r}")
-        with np.load(folder / "actions.npz") as arrays:
-            actions = dict(arrays)
+        rows, actions = read_results(folder)
         times: dict[str, list[float]] = {}
         if (folder / "timings.csv").is_file():
             for row in _read(folder / "timings.csv"):
                 times.setdefault(row["task"], []).append(float(row["decision_ms"]))
         means = {task: float(np.mean(values)) for task, values in times.items()}
-        return cls(plan, _read(folder / "episodes.csv"), actions, means)
+        return cls(plan, rows, actions, means)
 
     def column(self, task: str, name: str) -> NDArray[np.float64]:
         """A column of one task's episodes."""
@@ -314,6 +336,12 @@ class Results:
             {key: array[start:end] for key, array in mine.items()}
             for start, end in zip(starts, ends)
         ]
+
+
+def read_results(folder: Path) -> tuple[list[dict[str, str]], dict[str, NDArray[Any]]]:
+    """Rows of episodes.csv and arrays of actions.npz."""
+    with np.load(folder / "actions.npz", allow_pickle=False) as arrays:
+        return _read(folder / "episodes.csv"), dict(arrays)
 
 
 def _read(path: Path) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -100,15 +101,15 @@ def evaluate(
     The factory is given an environment of the same kind, never the one that is played.
 
     Args:
-        factory: `make(env) -> policy`, an object with Stable-Baselines3's `predict`. If it has a
-            method `seed(int)`, that is called at the start of every episode.
+        factory: `make(env) -> policy`, an object with Stable-Baselines3's `predict`; a new one for
+            every episode. If it has a method `seed(int)`, that is called first.
         task: of a suite.
         episodes: how many; the suite's number of dev episodes if None.
         track: `full`, or `feedback` without acceptance rates.
         split, value: which seeds, see :meth:`Task.seeds`.
         seed: seeds seed, seed + 1, ... instead of a split's.
-        lanes: episodes to play at once in a vector environment. The numbers are the same for
-            policies that decide on each observation alone; a policy with `seed` is played singly.
+        lanes: episodes to play at once in a vector environment, by one policy. The numbers are the
+            same for policies that decide on each observation alone; one with `seed` plays singly.
         expected: also find the expected goodput of every round, which takes 0.3 ms each.
     """
     if seed is None:
@@ -130,17 +131,67 @@ def play(
     """The episodes of the given seeds; see :func:`evaluate`."""
     check_integer("lanes", lanes, 1)
     if lanes == 1:
-        policy, env = factory(task.make(track)), task.make(track)
-        return [play_episode(env, policy, task, seed, expected) for seed in seeds]
+        given, env = task.make(track), task.make(track)
+        return [
+            play_episode(
+                env, make_policy(factory, given, task, policy_seed(seed)), task, seed, expected
+            )
+            for seed in seeds
+        ]
     found: list[Episode] = []
     for first in range(0, len(seeds), lanes):
         some = seeds[first : first + lanes]
         policy = factory(task.make_vec(len(some), track))
-        if hasattr(policy, "seed"):
+        if callable(getattr(policy, "seed", None)):
             return play(factory, task, seeds, track, 1, expected)
         envs = task.make_vec(len(some), track)
         found.extend(_play_lanes(envs, policy, task, some, expected))
     return found
+
+
+class PolicyError(RuntimeError):
+    """A policy failed; the message says where, the cause is what it raised."""
+
+
+def policy_seed(seed: int) -> int:
+    """The seed that a policy is given for an episode: it tells nothing of the episode's own."""
+    return int.from_bytes(hashlib.sha256(f"policy/{seed}".encode()).digest()[:4])
+
+
+def make_policy(factory: Factory, env: Any, task: Task, own_seed: int) -> Any:
+    """A policy for one episode, its own randomness seeded with a :func:`policy_seed`.
+
+    Raises:
+        PolicyError: the factory raises, or what it returns has no `predict`.
+    """
+    try:
+        policy = factory(env)
+        if callable(getattr(policy, "seed", None)):
+            policy.seed(own_seed)
+    except Exception as error:
+        raise PolicyError(f"{task.name}: making the policy: {_told(error)}") from error
+    if not callable(getattr(policy, "predict", None)):
+        raise PolicyError(f"{task.name}: the factory returned {policy!r}, which has no predict()")
+    return policy
+
+
+def decide(policy: Any, observation: Any, state: Any, start: NDArray[np.bool_]) -> tuple[Any, Any]:
+    """A policy's action and next state.
+
+    Raises:
+        PolicyError: it raises, or does not return (action, state).
+    """
+    try:
+        answer = policy.predict(observation, state=state, episode_start=start, deterministic=True)
+    except Exception as error:
+        raise PolicyError(f"predict: {_told(error)}") from error
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise PolicyError(f"predict returned {type(answer).__name__}: must be (action, state)")
+    return answer
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 @dataclass
@@ -183,20 +234,20 @@ def play_episode(
     """One episode in a scalar environment.
 
     Raises:
-        ValueError: the policy's action is not one of the environment's.
+        PolicyError: the policy fails, or its action is not one of the environment's.
     """
-    if hasattr(policy, "seed"):
-        policy.seed(seed)
     observation, info = env.reset(seed=seed)
     log, state, start = _Log(seed), None, np.ones(1, np.bool_)
     while "episode_goodput" not in info:
-        before = time.perf_counter()
-        action, state = policy.predict(
-            observation, state=state, episode_start=start, deterministic=True
-        )
-        log.seconds += time.perf_counter() - before
-        start = np.zeros(1, np.bool_)
-        observation, _, _, _, info = env.step(action)
+        try:
+            before = time.perf_counter()
+            action, state = decide(policy, observation, state, start)
+            log.seconds += time.perf_counter() - before
+            start = np.zeros(1, np.bool_)
+            observation, _, _, _, info = env.step(action)
+        except (PolicyError, ValueError) as error:
+            where = f"{task.name}, seed {seed}, round {len(log.infos)}"
+            raise PolicyError(f"{where}: {error}") from (error.__cause__ or error)
         log.actions.append(action)
         log.infos.append({key: info[key] for key in _LOGGED})
     return log.close(task, info["episode_goodput"], expected)
@@ -216,9 +267,7 @@ def _play_lanes(
     state, start = None, np.ones(len(seeds), np.bool_)
     while len(found) < len(seeds):
         before = time.perf_counter()
-        actions, state = policy.predict(
-            observations, state=state, episode_start=start, deterministic=True
-        )
+        actions, state = decide(policy, observations, state, start)
         seconds = (time.perf_counter() - before) / len(seeds)
         observations, _, _, start, infos = envs.step(actions)
         for n, log in enumerate(logs):
@@ -309,17 +358,13 @@ def _decision_at(
 ) -> dict[str, NDArray[Any]] | None:
     """The action in round `last` of an episode, in its own future (fork 0) or in another one."""
     env = task.make(track)
-    policy = factory(env)
-    if hasattr(policy, "seed"):
-        policy.seed(seed)
+    policy = make_policy(factory, env, task, policy_seed(seed))
     observation, _ = env.reset(seed=seed)
     state, start = None, np.ones(1, np.bool_)
     for played in range(last + 1):
         if played == last and fork > 0:
             env.unwrapped.fork(seed + fork)  # type: ignore[attr-defined]
-        action, state = policy.predict(
-            observation, state=state, episode_start=start, deterministic=True
-        )
+        action, state = decide(policy, observation, state, start)
         start = np.zeros(1, np.bool_)
         if played < last:
             observation, _, _, truncated, _ = env.step(action)

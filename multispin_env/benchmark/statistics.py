@@ -113,7 +113,10 @@ def score(goodput: ArrayLike, low: ArrayLike, reference: ArrayLike) -> Score:
 
 @dataclass(frozen=True)
 class TaskRuns:
-    """A policy's runs (training seeds) on one task, beside the floor and the reference."""
+    """A policy's runs (training seeds) on one task, beside the floor and the reference.
+
+    Run i is the same training seed on every task.
+    """
 
     goodput: Floats  #: [runs, episodes]
     low: Floats  #: [episodes]
@@ -124,6 +127,43 @@ class TaskRuns:
         """Score of every run."""
         return [score(run, self.low, self.reference) for run in self.goodput]
 
+    @property
+    def contributions(self) -> Floats:
+        """What each episode adds to the score of each run, [runs, episodes]; means are scores."""
+        return np.stack([s.estimate.value + s.influence for s in self.scores])
+
+
+def mean_over_runs(first: ArrayLike, second: ArrayLike | None = None) -> Estimate:
+    """Mean over runs and episodes, or the paired difference of two such means.
+
+    The variance is that of the episodes, of the values averaged over runs, and, with several runs,
+    that between runs beyond what the episodes explain: runs of a learner differ. Degrees of freedom
+    by Welch and Satterthwaite.
+
+    Args:
+        first, second: [runs, episodes]; the same episodes.
+
+    Raises:
+        ValueError: as :func:`paired_difference`.
+    """
+    groups = [np.asarray(first, np.float64)]
+    groups += [] if second is None else [np.asarray(second, np.float64)]
+    means = [group.mean(axis=0) for group in groups]
+    episodes = mean_interval(means[0]) if second is None else paired_difference(*means)
+    total = episodes.standard_error**2
+    parts = [(total, episodes.degrees)]
+    for group in groups:
+        count, size = group.shape
+        if count > 1:
+            between = float(np.var(group.mean(axis=1), ddof=1)) / count
+            rest = group - group.mean(axis=0) - group.mean(axis=1, keepdims=True) + group.mean()
+            explained = float(np.sum(rest**2)) / ((count - 1) * (size - 1) * size * count)
+            total += max(between - explained, 0.0)
+            parts.append((between, count - 1))
+    pooled = sum(variance**2 / degrees for variance, degrees in parts)
+    degrees = sum(variance for variance, _ in parts) ** 2 / pooled if pooled > 0.0 else 1.0
+    return Estimate(episodes.value, float(np.sqrt(total)), float(degrees))
+
 
 def interquartile_mean(scores: ArrayLike) -> float:
     """Mean of the middle half of the scores of all tasks and runs."""
@@ -131,17 +171,24 @@ def interquartile_mean(scores: ArrayLike) -> float:
 
 
 def bootstrap_scores(
-    policies: Mapping[str, Sequence[TaskRuns]], resamples: int = 2000, seed: int = 0
+    policies: Mapping[str, Sequence[TaskRuns]], resamples: int = 4000, seed: int = 0
 ) -> dict[str, Floats]:
     """Resampled interquartile means of all policies, [resamples] each.
 
-    Stratified by task: within each task episodes are drawn with replacement, the same ones for all
-    policies, and runs of each policy. So differences between policies can be read off as well.
+    Within each task episodes are drawn with replacement, the same ones for all policies, so that
+    differences between policies can be read off as well. Of R > 1 runs, R - 1 are drawn with
+    replacement (R would understate the variance), the same ones on all tasks: a run is a training
+    seed.
     """
     generator = np.random.default_rng(seed)
     scores: dict[str, list[Floats]] = {name: [] for name in policies}
-    num_tasks = len(next(iter(policies.values())))
-    for t in range(num_tasks):
+    # Each policy's own stream, so that adding a policy leaves the others as they were.
+    chosen = {}
+    for name, tasks in policies.items():
+        count = len(tasks[0].goodput)
+        own = np.random.default_rng([seed, *name.encode()])
+        chosen[name] = own.integers(0, count, (resamples, max(1, count - 1)))
+    for t in range(len(next(iter(policies.values())))):
         episodes = next(iter(policies.values()))[t].low.size
         weight = generator.multinomial(
             episodes, np.full(episodes, 1.0 / episodes), size=resamples
@@ -150,11 +197,7 @@ def bootstrap_scores(
             task = tasks[t]
             scale = weight @ (task.reference - task.low)
             runs = (weight @ (task.goodput - task.low).T) / scale[:, None]
-            count = runs.shape[1]
-            # Each policy's own stream, so that adding a policy leaves the others as they were.
-            own = np.random.default_rng([seed, t, *name.encode()])
-            chosen = own.integers(0, count, (resamples, count))
-            scores[name].append(np.take_along_axis(runs, chosen, axis=1))
+            scores[name].append(np.take_along_axis(runs, chosen[name], axis=1))
     return {
         name: np.asarray(stats.trim_mean(np.concatenate(parts, axis=1), 0.25, axis=1))
         for name, parts in scores.items()
@@ -165,45 +208,6 @@ def percentile_interval(resampled: ArrayLike) -> tuple[float, float]:
     """95 % percentile interval of a bootstrap."""
     low, high = np.quantile(np.asarray(resampled), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     return float(low), float(high)
-
-
-def mean_score_difference(first: Sequence[TaskRuns], second: Sequence[TaskRuns]) -> Estimate:
-    """Difference of the mean scores over tasks, paired by episodes.
-
-    A task's variance is that of the episodes' influence, averaged over runs, and, with several
-    runs, that of the runs beyond what their episodes explain. Degrees of freedom by Welch and
-    Satterthwaite.
-    """
-    differences, variances, degrees = [], [], []
-    for a, b in zip(first, second, strict=True):
-        ours, theirs = a.scores, b.scores
-        differences.append(_mean_value(ours) - _mean_value(theirs))
-        influence = np.mean([s.influence for s in ours], axis=0)
-        influence = influence - np.mean([s.influence for s in theirs], axis=0)
-        variances.append(float(stats.sem(influence)) ** 2)
-        degrees.append(influence.size - 1)
-        for runs in (ours, theirs):
-            if len(runs) > 1:
-                variances.append(_variance_of_runs(runs))
-                degrees.append(len(runs) - 1)
-    v, n = np.array(variances), len(differences)
-    total = float(v.sum())
-    freedom = total**2 / float(np.sum(v**2 / np.array(degrees))) if total > 0.0 else 1.0
-    return Estimate(float(np.mean(differences)), float(np.sqrt(total)) / n, freedom)
-
-
-def _variance_of_runs(runs: Sequence[Score]) -> float:
-    """Variance of a mean score over runs that is due to the runs themselves."""
-    influence = np.stack([s.influence for s in runs])
-    count, episodes = influence.shape
-    rest = influence - influence.mean(axis=0)
-    explained = np.sum(rest**2) / ((count - 1) * (episodes - 1) * episodes)
-    between = np.var([s.estimate.value for s in runs], ddof=1)
-    return float(max(between - explained, 0.0) / count)
-
-
-def _mean_value(scores: Sequence[Score]) -> float:
-    return float(np.mean([s.estimate.value for s in scores]))
 
 
 def probability_of_improvement(first: Sequence[TaskRuns], second: Sequence[TaskRuns]) -> float:
@@ -228,20 +232,30 @@ def holm(p_values: ArrayLike) -> Floats:
     return adjusted
 
 
-def ranks(policies: Mapping[str, Sequence[TaskRuns]]) -> dict[str, int]:
+def ranks(resampled: Mapping[str, Floats]) -> dict[str, int]:
     """1 + how many policies are better beyond doubt: those that cannot be told apart may tie.
 
-    Beyond doubt: the difference of mean scores is significant after Holm's adjustment for all
-    pairs of policies.
+    Beyond doubt: the difference of the scores is significant in the bootstrap, after Holm's
+    adjustment for all pairs of policies.
+
+    Args:
+        resampled: of :func:`bootstrap_scores`, by policy.
     """
-    pairs = list(itertools.combinations(policies, 2))
-    found = [mean_score_difference(policies[a], policies[b]) for a, b in pairs]
-    adjusted = holm([estimate.p_value for estimate in found])
-    rank = dict.fromkeys(policies, 1)
-    for (a, b), estimate, p in zip(pairs, found, adjusted):
+    pairs = list(itertools.combinations(resampled, 2))
+    differences = [resampled[a] - resampled[b] for a, b in pairs]
+    adjusted = holm([bootstrap_p_value(difference) for difference in differences])
+    rank = dict.fromkeys(resampled, 1)
+    for (a, b), difference, p in zip(pairs, differences, adjusted):
         if p <= 1.0 - LEVEL:
-            rank[b if estimate.value > 0 else a] += 1
+            rank[b if difference.mean() > 0 else a] += 1
     return rank
+
+
+def bootstrap_p_value(difference: ArrayLike) -> float:
+    """Two-sided, of the hypothesis that a resampled difference is 0; never below 1 / resamples."""
+    values = np.asarray(difference, np.float64)
+    tail = min(float(np.mean(values <= 0.0)), float(np.mean(values >= 0.0)))
+    return float(min(1.0, 2.0 * max(tail, 0.5 / values.size)))
 
 
 def _episodes(name: str, values: ArrayLike) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,6 +158,9 @@ def _parse(data: Mapping[str, Any]) -> Suite:
     names = [name for name, *_ in tasks]
     if len(set(names)) != len(names) or not names:
         raise ValueError(f"tasks = {names}: must be one or more different names")
+    for name in names:
+        if not re.fullmatch(r"\w[\w.-]*", str(name)):
+            raise ValueError(f"tasks: name = {name!r}: must be letters, digits, '.', '_' and '-'")
     episodes = data["dev_episodes"]
     check_integer("dev_episodes", episodes, 2)
     content = {

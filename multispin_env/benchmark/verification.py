@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from multispin_env.benchmark.entry import PICKLES, Entry, hash_files, load_run
-from multispin_env.benchmark.results import COLUMNS, episode_row, load_factory, unpack_episodes
-from multispin_env.benchmark.rollout import Episode, check_causal, play_episode
+from multispin_env.benchmark.entry import MAX_DECISION_MS, PLAIN_FILES, Entry, hash_files, load_run
+from multispin_env.benchmark.isolation import IsolatedPolicy
+from multispin_env.benchmark.results import COLUMNS, episode_row
+from multispin_env.benchmark.rollout import Episode, PolicyError, play_episode
+from multispin_env.benchmark.statistics import holm
 from multispin_env.benchmark.suite import Task
 
 #: Relative difference of replayed numbers that passes for rounding.
 TOLERANCE: Final = 1e-9
 #: Difference of a rerun bandwidth share that passes for rounding.
 SHARE_TOLERANCE: Final = 1e-5
+
+#: Episodes of each task that only the verifier knows, and when they tell against a policy.
+FRESH_EPISODES: Final = 16
+FRESH_LEVEL: Final = 1e-3
+#: How much slower a decision may be here than declared, and what the pipe adds [ms].
+TIME_SLACK: Final = 3.0
+PIPE_MS: Final = 1.0
 
 VERIFIED, REPLAYED, REJECTED = "verified", "replayed", "rejected"
 
@@ -36,22 +46,34 @@ class Verification:
 
     status: str
     reason: str  #: of a rejection, else empty
-    entry_sha256: str  #: of entry.toml, and by it of everything
+    entry_sha256: str  #: of entry.toml, which has the hashes of all other files
     decision_ms: float | None  #: as measured in the rerun
 
     def save(self, folder: str | Path) -> None:
-        """Write verification.json beside the entry."""
-        text = json.dumps(asdict(self), indent=2) + "\n"
-        (Path(folder) / "verification.json").write_text(text, "utf8")
+        """Write the outcome to verifications.json, beside the entry's folder, not inside."""
+        folder = Path(folder).resolve()
+        stored = _stored(folder) | {folder.name: asdict(self)}
+        text = json.dumps(stored, indent=2, sort_keys=True) + "\n"
+        (folder.parent / "verifications.json").write_text(text, "utf8")
 
     @classmethod
     def load(cls, folder: str | Path) -> Verification | None:
-        """The stored outcome, or None if there is none or the entry has changed since."""
-        path = Path(folder) / "verification.json"
-        if not path.is_file():
+        """The stored outcome; None if there is none, or a file of the entry has changed since."""
+        folder = Path(folder).resolve()
+        outcome = _stored(folder).get(folder.name)
+        if outcome is None or outcome["entry_sha256"] != _entry_hash(folder):
             return None
-        found = cls(**json.loads(path.read_text("utf8")))
-        return found if found.entry_sha256 == _entry_hash(Path(folder)) else None
+        try:
+            unchanged = hash_files(folder) == Entry.load(folder).files
+        except ValueError:
+            unchanged = False
+        return cls(**outcome) if unchanged or outcome["status"] == REJECTED else None
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    path = folder.parent / "verifications.json"
+    found: dict[str, Any] = json.loads(path.read_text("utf8")) if path.is_file() else {}
+    return found
 
 
 class RejectionError(Exception):
@@ -65,13 +87,15 @@ def verify(
     trust_pickles: bool = False,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Verification:
-    """Check an entry from its files, and write verification.json.
+    """Check an entry from its files, and note the outcome in verifications.json beside its folder.
 
     1. The rules: entry.toml, the suite's hash, the hash of every file, no pickles.
     2. Replay: the stored actions are played, and every number must follow.
-    3. Rerun: in a fresh process, in a copy of the entry's files, the policy is made and played
-       again; its actions must be the stored ones, and it must not act on the future
-       (:func:`check_causal`). This runs the entry's code: do it where that is safe.
+    3. Rerun: the policy is made again in a process of its own, from a copy of the entry's files
+       without its results. It is sent observations and answers with actions, which must be the
+       stored ones; environment, seeds and clock stay here. Then it plays fresh episodes: it must
+       not play the stated ones better than those. This runs the entry's code: do it where that is
+       safe.
 
     Args:
         folder: of the entry.
@@ -98,6 +122,7 @@ def verify(
                 progress(f"rerun of {run}")
                 times.append(_rerun(folder, entry, run))
             decision_ms = float(np.mean(times))
+            _check_time(entry, decision_ms)
     except RejectionError as rejection:
         outcome = Verification(REJECTED, str(rejection), _entry_hash(folder), None)
     else:
@@ -111,13 +136,26 @@ def _entry_hash(folder: Path) -> str:
     return hashlib.sha256((folder / "entry.toml").read_bytes()).hexdigest()
 
 
+def _check_time(entry: Entry, decision_ms: float) -> None:
+    """Machines differ: a declared time is doubted when it is passed by far."""
+    limits = [entry.decision_time_ms]
+    limits += [MAX_DECISION_MS] if entry.division == "learned-closed" else []
+    if decision_ms > TIME_SLACK * min(limits) + PIPE_MS:
+        raise RejectionError(
+            f"a decision took {decision_ms:.2f} ms here, declared are {entry.decision_time_ms} ms"
+        )
+
+
 def _check_rules(folder: Path, trust_pickles: bool) -> Entry:
     try:
         entry = Entry.load(folder)
         entry.load_suite()
     except ValueError as error:
         raise RejectionError(str(error)) from error
-    present = hash_files(folder)
+    try:
+        present = hash_files(folder)
+    except ValueError as error:
+        raise RejectionError(str(error)) from error
     for name in sorted({*present, *entry.files}):
         if name not in present:
             raise RejectionError(f"{name} is missing")
@@ -125,11 +163,20 @@ def _check_rules(folder: Path, trust_pickles: bool) -> Entry:
             raise RejectionError(f"{name} is not listed in entry.toml")
         if present[name] != entry.files[name]:
             raise RejectionError(f"{name} has changed: its SHA-256 is not that of entry.toml")
-        if Path(name).suffix in PICKLES and not trust_pickles:
+        if Path(name).suffix.lower() not in PLAIN_FILES and not trust_pickles:
             raise RejectionError(
                 f"{name} may run code when it is loaded: ship safetensors or ONNX, or let the "
                 "verifier trust it"
             )
+    source = entry.policy.rpartition(":")[0]
+    needed = [f"{run}/{name}" for run in entry.runs for name in ("episodes.csv", "actions.npz")]
+    for name in [*needed, *([source] if source.endswith(".py") else [])]:
+        if name not in entry.files:
+            raise RejectionError(f"{name} is missing")
+    if entry.division == "learned-closed":
+        results = {entry.files[f"{run}/actions.npz"] for run in entry.runs}
+        if len(results) < len(entry.runs):
+            raise RejectionError("runs: two have the same actions, but must be training seeds")
     return entry
 
 
@@ -146,7 +193,7 @@ class _Playback:
         number = self._next
         self._next += 1
         if any(number >= len(array) for array in self._actions.values()):
-            raise RejectionError(f"actions end after {number} rounds, but the episode goes on")
+            raise ValueError(f"actions end after {number} rounds, but the episode goes on")
         row = {
             key: array[number].astype(np.float32 if key == "bandwidth" else np.int64)
             for key, array in self._actions.items()
@@ -182,7 +229,7 @@ def replay(folder: str | Path, entry: Entry, run: str) -> None:
             where = f"{run}, {task.name}, episode {number}"
             try:
                 episode = play_episode(env, _Playback(actions), task, seed)
-            except (ValueError, RejectionError) as error:
+            except PolicyError as error:
                 raise RejectionError(f"{where}: {error}") from error
             _compare(where, task, number, episode, next(rows), actions, entry.decision_time_ms)
 
@@ -217,37 +264,62 @@ def _close(told: str, value: str) -> bool:
 
 
 def _rerun(folder: Path, entry: Entry, run: str) -> float:
-    """Rerun a policy in a fresh process; returns the measured time of a decision [ms]."""
+    """Rerun a policy apart from everything else; returns the measured time of a decision [ms]."""
+    stated = load_run(folder, entry, run)
+    suite = entry.load_suite()
+    seconds, doubts = [], {}
     with tempfile.TemporaryDirectory() as name:
-        copy, output = Path(name) / "entry", Path(name) / "rerun"
-        output.mkdir()
-        for file in ["entry.toml", *entry.files]:
-            (copy / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(folder / file, copy / file)
-        command = [sys.executable, "-m", __name__, str(copy), run, str(output)]
-        done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
-        if done.returncode != 0:
-            last = (done.stderr.strip() or "no message").splitlines()[-1]
-            raise RejectionError(f"{run}: the policy cannot be rerun: {last}")
-        stated = load_run(folder, entry, run)
-        times = []
-        for task in entry.load_suite().tasks:
-            with np.load(output / f"{task.name}.npz") as arrays:
-                packed = dict(arrays)
-            suspicious = packed.pop("suspicious")
-            if suspicious.size:
-                raise RejectionError(
-                    f"{run}, {task.name}: the action in round {suspicious[0]} depends on the future"
-                )
-            stored = stated.episode_actions(task.name)
-            for number, (episode, actions) in enumerate(zip(unpack_episodes(packed), stored)):
-                times.append(episode.decision_s)
-                for key, array in episode.actions.items():
-                    if not _same_actions(array, actions[key]):
-                        raise RejectionError(
-                            f"{run}, {task.name}, episode {number}: the rerun policy acts otherwise"
-                        )
-    return 1e3 * float(np.mean(times))
+        for file in entry.files:
+            if file.split("/")[0] not in entry.runs:  # the policy must not see its own answers
+                copy = Path(name) / file
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(folder / file, copy)
+        with IsolatedPolicy(
+            Path(name), entry.policy, entry.runs[run], _absolute(entry.suite), entry.track
+        ) as policy:
+            for task in suite.tasks:
+                env = task.make(entry.track)
+                seeds = task.seeds(entry.split, None, entry.value)
+                stored = stated.episode_actions(task.name)
+                for number, (seed, actions) in enumerate(zip(seeds, stored, strict=True)):
+                    where = f"{run}, {task.name}, episode {number}"
+                    episode = _play_apart(policy, env, task, seed, where)
+                    seconds.append(episode.decision_s)
+                    for key, array in episode.actions.items():
+                        if key not in actions or not _same_actions(array, actions[key]):
+                            raise RejectionError(
+                                f"{where}: the rerun policy acts otherwise. One that tosses coins "
+                                "needs a method seed(int), and must draw from that seed alone"
+                            )
+                fresh = [
+                    _play_apart(policy, env, task, seed, f"{run}, {task.name}, a fresh episode")
+                    for seed in (secrets.randbelow(2**48) for _ in range(FRESH_EPISODES))
+                ]
+                told, found = stated.column(task.name, "goodput"), [e.goodput for e in fresh]
+                if np.ptp(told) > 0.0 or np.ptp(found) > 0.0:
+                    test = stats.ttest_ind(told, found, equal_var=False, alternative="greater")
+                    doubts[task.name] = float(test.pvalue)
+    for task_name, p in zip(doubts, holm(list(doubts.values()))):
+        if p < FRESH_LEVEL:
+            raise RejectionError(
+                f"{run}, {task_name}: the stated episodes are played better than fresh ones "
+                f"(p = {p:.1g}): the policy seems to know them"
+            )
+    return 1e3 * float(np.mean(seconds))
+
+
+def _play_apart(
+    policy: IsolatedPolicy, env: gym.Env[Any, Any], task: Task, seed: int, where: str
+) -> Episode:
+    try:
+        return play_episode(env, policy.start(task, seed), task, seed, expected=False)
+    except PolicyError as error:
+        raise RejectionError(f"{where}: the policy cannot be rerun: {error}") from error
+
+
+def _absolute(suite: str) -> str:
+    """A suite's file, wherever it is loaded from."""
+    return str(Path(suite).resolve()) if suite.endswith(".toml") else suite
 
 
 def _same_actions(a: NDArray[Any], b: NDArray[Any]) -> bool:
@@ -256,28 +328,3 @@ def _same_actions(a: NDArray[Any], b: NDArray[Any]) -> bool:
     if a.dtype.kind == "f":
         return bool(np.allclose(a, b, rtol=0.0, atol=SHARE_TOLERANCE))
     return bool(np.array_equal(a, b))
-
-
-def _play_again(folder: Path, run: str) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
-    """Every task's episodes, and the rounds in which the policy acts on the future."""
-    from multispin_env.benchmark.results import pack_episodes
-    from multispin_env.benchmark.rollout import play
-
-    entry = Entry.load(folder)
-    factory = load_factory(entry.policy, entry.runs[run], folder)
-    for task in entry.load_suite().tasks:
-        seeds = task.seeds(entry.split, None, entry.value)
-        packed = pack_episodes(play(factory, task, seeds, entry.track, expected=False))
-        suspicious = check_causal(factory, task, track=entry.track, seed=seeds[0])
-        packed["suspicious"] = np.array(suspicious, np.int64)
-        yield task.name, packed
-
-
-def _main() -> None:
-    folder, run, output = sys.argv[1:]
-    for name, packed in _play_again(Path(folder), run):
-        np.savez_compressed(Path(output) / f"{name}.npz", **packed)  # type: ignore[arg-type]
-
-
-if __name__ == "__main__":
-    _main()

@@ -463,7 +463,7 @@ def suffix_latencies(
     """Mean correction latency if only the devices m, m + 1, ... draft, for every m at once.
 
     The devices are sorted by rising SNR: these are the subsets that leave out the m worst uplinks.
-    Under OPTIMAL the split of a smaller subset lies further up, so one walk finds all of them.
+    Under OPTIMAL the split of a larger subset lies further down, so one walk finds all of them.
 
     Args:
         rule, run_length, coins, length, snr, cost_w, power_w, payload_bits, bandwidth_hz: see
@@ -472,39 +472,35 @@ def suffix_latencies(
     """
     num_samples, num_devices = run_length.shape
     members = np.empty(num_devices, np.int64)
-    before = np.empty(num_devices + 1)  # sums of downlink costs
+    cost = np.empty(num_devices)  # of the members, 0 for those that go up in any case
     mean[:] = 0.0
     for s in range(num_samples):
         count = 0
-        before[0] = 0.0
         for k in range(num_devices):
             if run_length[s, k] < length[k]:
                 up = rule == UPLINK or (rule == GIVEN and coins[s, k] == 0)
                 members[count] = k
-                before[count + 1] = before[count] + (0.0 if up else cost_w[k])
+                cost[count] = 0.0 if up else min(cost_w[k], 1e150)  # no infinite differences
                 count += 1
-        split, first_up, next_m = 0, 0, 0
-        for i in range(count):  # the rejected devices i, i + 1, ...
+        split, spent, first_up = count, 0.0, np.inf
+        for i in range(count - 1, -1, -1):  # the rejected devices i, i + 1, ...
+            k = members[i]
+            spent += cost[i]
             if rule == OPTIMAL:
-                split = max(split, i + 1)
-                while (
-                    split < count and snr[members[split]] * (before[split] - before[i]) <= power_w
-                ):
-                    split += 1
-                level = max(snr[members[split - 1]], power_w / (before[split] - before[i]))
+                # Those before `split` go down; the last of them if there is power for the others.
+                while split > i + 1:
+                    if snr[members[split - 1]] * (spent - cost[split - 1]) <= power_w:
+                        break
+                    split -= 1
+                    spent -= cost[split]
+                level = max(snr[members[split - 1]], power_w / spent)
             else:
-                first_up = max(first_up, i)
-                while first_up < count and not (
-                    rule == UPLINK or (rule == GIVEN and coins[s, members[first_up]] == 0)
-                ):
-                    first_up += 1
-                level = snr[members[first_up]] if first_up < count else np.inf
-                if before[count] > before[i]:
-                    level = min(level, power_w / (before[count] - before[i]))
+                if rule == UPLINK or (rule == GIVEN and coins[s, k] == 0):
+                    first_up = snr[k]
+                level = min(first_up, power_w / spent)
             latency = latency_at(level, count - i, payload_bits, bandwidth_hz)
-            while next_m <= members[i]:
-                mean[next_m] += latency
-                next_m += 1
+            for m in range(members[i - 1] + 1 if i > 0 else 0, k + 1):
+                mean[m] += latency
     for m in range(num_devices + 1):
         mean[m] /= num_samples
 
@@ -603,19 +599,25 @@ def deadline_search(
                 drafts[k] = 0
                 if all_worse == 1:
                     drafts[:k] = 0
-                flips = 1  # enough to see whether it is better
-                while flips > 0:
-                    value = improve_subset(
+                # One flip is enough to see whether it is better.
+                value = improve_subset(
+                    rule, run_length, coins, best_deadline_s, max_draft_length, tokens, token_s,
+                    snr, cost_w, power_w, payload_bits, bandwidth_hz, verification_s, price, 1,
+                    drafts,
+                )  # fmt: skip
+                if value > best_value + 1e-12 * abs(best_value):
+                    best_value = improve_subset(
                         rule, run_length, coins, best_deadline_s, max_draft_length, tokens,
                         token_s, snr, cost_w, power_w, payload_bits, bandwidth_hz, verification_s,
-                        price, flips, drafts,
+                        price, num_devices, drafts,
                     )  # fmt: skip
-                    flips = 0
-                    if value > best_value + 1e-12 * abs(best_value):
-                        best_value, improved, flips = value, True, num_devices
-                        best[:] = drafts
-                if improved:
+                    improved = True
+                    best[:] = drafts
                     break
+    nobody = value_of(float(num_devices), verification_s, price)
+    if nobody >= best_value:
+        best_value = nobody
+        best[:] = 0
     until(best_deadline_s, token_s, max_draft_length, best_length)
     for k in range(num_devices):
         best_length[k] *= best[k]
@@ -634,11 +636,10 @@ def subset_levels(rule, rejects, coins, included, snr, cost_w, power_w, level, c
     """
     num_samples, num_devices = rejects.shape
     for s in range(num_samples):
-        spent, split, worst_up = 0.0, 0.0, np.inf
-        num = 0
+        spent, worst_up, num = 0.0, np.inf, 0
         served = False  # under OPTIMAL: the budget is used up, all others go up
         for k in range(num_devices):
-            if included[k] == 0 or not rejects[s, k]:
+            if included[k] != 1 or not rejects[s, k]:
                 continue
             num += 1
             if rule == OPTIMAL:
@@ -648,12 +649,8 @@ def subset_levels(rule, rejects, coins, included, snr, cost_w, power_w, level, c
                 if spent > 0.0 and snr[k] * spent > power_w:
                     served = True
                     continue
-                split = snr[k]
-                if spent > 0.0:
-                    worst_up = max(split, power_w / (spent + cost_w[k]))
-                else:
-                    worst_up = max(split, power_w / cost_w[k])
                 spent += cost_w[k]
+                worst_up = max(snr[k], power_w / spent)
             elif rule == UPLINK or (rule == GIVEN and coins[s, k] == 0):
                 worst_up = min(worst_up, snr[k])
             else:
@@ -719,7 +716,7 @@ def best_subset(
             nodes += 1
             if nodes > max_nodes:
                 return target, -1
-            subset_levels(rule, rejects, coins, state_in(state), snr, cost_w, power_w, level, count)
+            subset_levels(rule, rejects, coins, state, snr, cost_w, power_w, level, count)
             correcting_s, tokens, waiting_s = 0.0, float(num_devices), 0.0
             for k in range(num_devices):
                 cost[k] = 0.0
@@ -763,12 +760,6 @@ def best_subset(
             return target, nodes
         state[order[depth - 1]] = 0
         entering = True
-
-
-@compiled
-def state_in(state):
-    """1 where a state is 1, else 0."""
-    return (state == 1).astype(np.int64)
 
 
 # ---- solvers: upload protocol ------------------------------------------------------------------

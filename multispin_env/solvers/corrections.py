@@ -351,8 +351,9 @@ def branch_and_bound(
 ) -> Decision:
     """The certified optimum of the sample-average problem over all deadlines and subsets.
 
-    The answer that :func:`deadline` looks for, proved to be the best on the same outcomes. For K =
-    20 it takes a tenth of a second where trying all 2^20 subsets of every deadline takes minutes.
+    The answer that :func:`deadline` looks for, proved to be the best on the same outcomes, to a
+    relative 1e-9. For K = 20 it takes a tenth of a second where trying all 2^20 subsets of every
+    deadline takes minutes.
 
     Take a deadline and the goodput G to beat: a subset S is better iff tokens(S) - G * latency(S)
     > 0. Devices are decided one by one, the worst uplink first. With I decided to draft and F

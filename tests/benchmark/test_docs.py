@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "benchmark.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].strip().splitlines()
+COMMANDS, OTHERS = (
+    block.strip().splitlines() for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+)
 
 
 def leaderboard(arguments, cwd):
@@ -38,18 +40,26 @@ def test_a_newcomers_policy_is_evaluated_packed_verified_and_ranked(tmp_path):
     table = (tmp_path / "entries" / "leaderboard.csv").read_text()
     assert table.count("Threshold,open,verified") == 4
     # The same with the papers' policies, and both in one table.
-    for arguments in (
-        "evaluate papers --suite quick --output runs/papers",
-        "pack runs/papers --entry entries/papers --name Papers --authors A B --division analytical",
-        "verify entries/papers --replay-only",
-        "build entries --suite quick",
-    ):
-        done = leaderboard(arguments.split(), tmp_path)
+    more = [shlex.split(command)[2:] for command in OTHERS]
+    more += [["verify", "entries/papers", "--replay-only"], shlex.split(COMMANDS[3])[2:]]
+    printed = []
+    for arguments in more:
+        done = leaderboard(arguments, tmp_path)
         assert done.returncode == 0, done.stderr
-    ranks = dict(re.findall(r"\| (\d) \| (\w+) \|", done.stdout))
-    assert ranks == {"1": "Papers", "2": "Threshold"}
-    done = leaderboard(["compare", "runs/mine", "entries/papers"], tmp_path)
-    assert done.stdout.count("p = ") == 4
+        printed.append(done.stdout)
+    assert printed[2].count("p = ") == 4
+    assert dict(re.findall(r"\| (\d) \| (\w+) \|", printed[-1])) == {
+        "1": "Papers",
+        "2": "Threshold",
+    }
+    # An entry that cannot be ranked is named, and the others are.
+    broken = tmp_path / "entries" / "broken"
+    broken.mkdir()
+    (broken / "entry.toml").write_text("name = 3")
+    done = leaderboard(["build", "entries", "--suite", "quick"], tmp_path)
+    assert done.returncode == 0
+    assert "broken is left out: " in done.stdout
+    assert "Threshold" in done.stdout
 
 
 def test_the_python_example_runs(capsys):

@@ -8,7 +8,15 @@ import pytest
 from small import write_references, write_suite
 
 from multispin_env import benchmark
-from multispin_env.benchmark import Entry, Plan, Verification, load_references, report, run
+from multispin_env.benchmark import (
+    Entry,
+    Plan,
+    Verification,
+    load_references,
+    report,
+    run,
+    verification,
+)
 from multispin_env.benchmark.entry import hash_files
 from multispin_env.benchmark.report import Line
 
@@ -39,7 +47,7 @@ def work(tmp_path_factory):
         str(folder / "small.toml"),
         f"{folder / 'policy.py'}:make",
         {"bias": 1},
-        decision_time_ms=3.0,
+        decision_time_ms=500.0,
     )
     list(run(plan, folder / "results"))
     entry = benchmark.pack(
@@ -69,7 +77,7 @@ def rehash(folder, **changes):
     Entry(**changed).save(folder)
 
 
-def test_an_honest_entry_is_verified(entry):
+def test_an_honest_entry_is_verified(entry, work):
     assert Verification.load(entry) is None
     outcome = benchmark.verify(entry, rerun=False)
     assert (outcome.status, outcome.reason) == ("replayed", "")
@@ -81,7 +89,17 @@ def test_an_honest_entry_is_verified(entry):
     assert steps == ["rules", "replay of run-0", "rerun of run-0"]
     assert Line.of_entry(entry).status == "verified"
     # A verification is of one state of the entry.
+    stored = (entry.parent / "verifications.json").read_text()
+    change_cell(entry, "goodput", lambda text: repr(2 * float(text)))
+    assert Line.of_entry(entry).status == "self-reported"
+    shutil.rmtree(entry)
+    shutil.copytree(work / "entry", entry)
+    assert Line.of_entry(entry).status == "verified"
     rehash(entry, description="changed afterwards")
+    assert Line.of_entry(entry).status == "self-reported"
+    # What an entrant writes into the entry's folder is not listened to.
+    (entry / "verifications.json").write_text(stored)
+    rehash(entry)
     assert Line.of_entry(entry).status == "self-reported"
 
 
@@ -214,42 +232,187 @@ def test_a_policy_that_needs_other_files_is_rejected(entry):
     rehash(entry)
     outcome = benchmark.verify(entry)
     assert outcome.status == "rejected"
-    assert "cannot be rerun: FileNotFoundError" in outcome.reason
+    assert "cannot be rerun: draft: making the policy: FileNotFoundError" in outcome.reason
 
 
-def test_a_policy_that_reads_the_tape_is_rejected(work, tmp_path):
-    """It is handed another environment than the one that is played, but may guess its seeds."""
-    (tmp_path / "peek.py").write_text(
-        "import numpy as np\n"
-        "import baselines\n"
-        "class Peek:\n"
-        "    def __init__(self, env):\n"
-        "        self.env, self.policy = env, baselines.portfolio('papers', env)\n"
-        "    def predict(self, observation, state=None, episode_start=None, deterministic=True):\n"
-        "        action, _ = self.policy.predict(observation)\n"
-        "        try:\n"
-        "            run = self.env.unwrapped.tape.run_length\n"
-        "        except Exception:\n"
-        "            return action, state\n"
-        "        return {'draft_length': run[0] % 3, 'bandwidth': np.ones(3)} \\\n"
-        "            if isinstance(action, dict) else action, state\n"
-        "def make(env):\n"
-        "    return Peek(env)\n"
-    )
-    plan = Plan(str(work / "small.toml"), f"{tmp_path / 'peek.py'}:make")
+CHEATS = {
+    # Looks for the environment that is played, in the memory of the process.
+    "searching": """
+import gc
+
+import numpy as np
+
+import baselines
+
+
+class Policy:
+    def __init__(self, env):
+        self.env, self.honest = env, baselines.portfolio("papers", env)
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        action, _ = self.honest.predict(observation)
+        state = 0 if episode_start[0] else state + 1
+        cores = [o for o in gc.get_objects() if type(o).__name__ == "Core" and o is not
+                 self.env.unwrapped._core and o.control == self.env.unwrapped.control]
+        if isinstance(action, np.ndarray) and action.shape == (4,) and cores:
+            if cores[-1].started(0) and not self.env.unwrapped.control.mode:
+                action = np.minimum(cores[-1].tape_of(0).run_length[state], 20)
+        return action, state
+
+
+def make(env):
+    return Policy(env)
+""",
+    # Plays the public seeds beforehand, and recognises an episode by its first observation.
+    "memorising": """
+import numpy as np
+
+import baselines
+from multispin_env import benchmark
+
+SUITE = {suite!r}
+
+
+class Policy:
+    def __init__(self, env):
+        self.honest, self.runs = baselines.portfolio("papers", env), None
+        self.task = next(t for t in benchmark.load(SUITE).tasks
+                         if t.scenario == env.unwrapped.scenario
+                         and t.control == env.unwrapped.control)
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=True):
+        action, _ = self.honest.predict(observation)
+        if self.task.name != "draft":
+            return action, state
+        state = 0 if episode_start[0] else state + 1
+        if state == 0:
+            for seed in self.task.seeds():
+                env = self.task.make()
+                first, _ = env.reset(seed=seed)
+                if np.array_equal(first["snr_db"], observation["snr_db"]):
+                    while env.unwrapped.tape.channel_gain.shape[0] < 80:
+                        if env.step(np.zeros(4, int))[3]:
+                            break
+                    self.runs = env.unwrapped.tape.run_length
+        if self.runs is not None and state < len(self.runs):
+            action = np.minimum(self.runs[state], 20)
+        return action, state
+
+
+def make(env):
+    return Policy(env)
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("cheat", "reason"),
+    [("searching", "acts otherwise"), ("memorising", "played better than fresh ones")],
+)
+def test_policies_that_know_the_future_are_rejected(work, tmp_path, cheat, reason):
+    path = tmp_path / f"{cheat}.py"
+    path.write_text(CHEATS[cheat].replace("{suite!r}", repr(str(work / "small.toml"))))
+    plan = Plan(str(work / "small.toml"), f"{path}:make", decision_time_ms=1000.0)
     list(run(plan, tmp_path / "results"))
-    benchmark.pack(
-        {"run-0": tmp_path / "results"}, tmp_path / "entry", name="Peek", authors=["Eve"]
-    )
+    benchmark.pack({"run-0": tmp_path / "results"}, tmp_path / "entry", name="E", authors=["Eve"])
+    assert benchmark.verify(tmp_path / "entry", rerun=False).status == "replayed"
     outcome = benchmark.verify(tmp_path / "entry")
     assert outcome.status == "rejected"
-    assert outcome.reason == "run-0, bandwidth: the action in round 0 depends on the future"
+    assert reason in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import os\ndef make(env, bias):\n    os._exit(0)\n", "the policy's process failed"),
+        ("def make(env, bias):\n    return 3\n", "which has no predict"),
+        ("import sibling\nmake = sibling.make\n", "No module named 'sibling'"),
+        ("from pathlib import Path\nimport json\n"
+         "def make(env, bias):\n    raise OSError(str(sorted(p.name for p in "
+         "Path(__file__).parent.iterdir())))\n", r"['policy.py', 'weights.txt']"),
+        ("print('between the messages')\n" + POLICY, ""),
+    ],
+)  # fmt: skip
+def test_what_a_rerun_runs(entry, text, reason):
+    """A new policy in an old entry: it sees its own files, but not its results."""
+    (entry / "policy.py").write_text(text)
+    rehash(entry)
+    outcome = benchmark.verify(entry)
+    assert outcome.status == ("rejected" if reason else "verified")
+    assert reason in outcome.reason
+
+
+def test_a_file_of_the_entry_hides_no_module(entry):
+    """What would run before the policy is asked for: nothing of the entry."""
+    for name in ("numpy.py", "sitecustomize.py", "random.py"):
+        (entry / name).write_text("import os\nos._exit(0)\n")
+    rehash(entry)
+    assert benchmark.verify(entry).status == "verified"
+
+
+def test_links_are_rejected(entry, work):
+    (entry / "weights.txt").unlink()
+    (entry / "weights.txt").symlink_to(work / "weights.txt")
+    assert "weights.txt is a link" in benchmark.verify(entry).reason
+
+
+def test_runs_of_learners_must_differ(work, tmp_path):
+    plan = Plan(str(work / "small.toml"), "baselines:portfolio", {"name": "papers"},
+                decision_time_ms=9.0)  # fmt: skip
+    list(run(plan, tmp_path / "results"))
+    (tmp_path / "results" / "timings.csv").write_text("task,episode,decision_ms\ndraft,0,1.0\n")
+    benchmark.pack(
+        {f"run-{n}": tmp_path / "results" for n in range(5)},
+        tmp_path / "entry",
+        name="Five",
+        authors=["A"],
+        division="learned-closed",
+        training_rounds=1000,
+    )
+    assert "two have the same actions" in benchmark.verify(tmp_path / "entry", rerun=False).reason
+
+
+SLOW = (
+    POLICY
+    + """
+
+class Slow:
+    def __init__(self, policy):
+        self.policy = policy
+
+    def predict(self, *arguments, **options):
+        time.sleep(0.005)
+        return self.policy.predict(*arguments, **options)
+"""
+)
+
+
+def test_a_declared_time_must_hold(work, tmp_path, entry):
+    plan = Plan(str(work / "small.toml"), "baselines:portfolio", {"name": "papers"})
+    list(run(plan, tmp_path / "results"))
+    with pytest.raises(ValueError, match=r"decision_time_ms = 0\.0: a decision took"):
+        benchmark.pack({"a": tmp_path / "results"}, tmp_path / "new", name="A", authors=["B"])
+    assert not (tmp_path / "new").exists()
+    text = SLOW.replace("return baselines.portfolio", "return Slow(baselines.portfolio", 1)
+    text = text.replace("strip(), env)", "strip(), env))", 1)
+    (entry / "policy.py").write_text("import time\n" + text)
+    rehash(entry)
+    outcome = benchmark.verify(entry)  # 500 ms are declared
+    assert outcome.status == "verified"
+    assert outcome.decision_ms > 5
+    doubted = verification._check_time
+    with pytest.raises(verification.RejectionError, match="declared are 500"):
+        doubted(Entry.load(entry), 1600.0)
 
 
 def test_pickles_need_trust(entry):
+    for name in ("net.pt", "net.PKL", "w.csv.gz"):
+        (entry / name).write_bytes(b"\x80")
+        rehash(entry)
+        assert f"{name} may run code" in benchmark.verify(entry, rerun=False).reason
+        (entry / name).unlink()
     (entry / "net.pt").write_bytes(b"\x80")
     rehash(entry)
-    assert "net.pt may run code" in benchmark.verify(entry, rerun=False).reason
     trusted = benchmark.verify(entry, rerun=False, trust_pickles=True)
     assert trusted.status == "replayed"
 
@@ -270,8 +433,16 @@ def test_another_suite_is_rejected(entry):
         ({"split": "train"}, "split = 'train'"),
         ({"training_rounds": -1}, "training_rounds = -1"),
         ({"runs": {}}, "runs is empty"),
+        ({"runs": {"../other": {}}}, "runs: name '../other'"),
+        ({"runs": {"__pycache__": {}}}, "runs: name '__pycache__'"),
+        ({"policy": "/tmp/policy.py:make"}, "must lie in the entry's folder"),
+        ({"authors": "Eve"}, "authors = 'Eve': must be of type tuple"),
+        ({"authors": (3,)}, "authors lists 3"),
+        ({"decision_time_ms": "0"}, "decision_time_ms = '0': must be of type int or float"),
+        ({"training_rounds": True}, "training_rounds = True"),
+        ({"name": "a|b"}, r"no '\|'"),
         ({"division": "analytical", "training_rounds": 5}, "must be 0 in the division analytical"),
-        ({"division": "learned-closed"}, "must be 5 training seeds"),
+        ({"division": "learned-closed", "decision_time_ms": 1.0}, "must be 5 training seeds"),
         ({"division": "learned-closed", "training_rounds": 2_000_000}, "at most 1000000"),
         ({"division": "learned-closed", "decision_time_ms": 11.0}, r"at most 10\.0"),
     ],
@@ -318,7 +489,7 @@ def test_packing_refuses_what_does_not_belong_together(work, tmp_path):
 def test_several_runs_make_one_line(work, tmp_path):
     folder = work / "small.toml"
     for n in range(2):
-        plan = Plan(str(folder), f"{work / 'policy.py'}:make", {"bias": n})
+        plan = Plan(str(folder), f"{work / 'policy.py'}:make", {"bias": n}, decision_time_ms=500.0)
         list(run(plan, tmp_path / f"results-{n}"))
     benchmark.pack(
         {f"run-{n}": tmp_path / f"results-{n}" for n in range(2)},

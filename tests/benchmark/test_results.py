@@ -7,7 +7,7 @@ import pytest
 from small import write_suite
 
 from multispin_env import benchmark
-from multispin_env.benchmark import Plan, Results, results, run
+from multispin_env.benchmark import Plan, PolicyError, Results, results, run
 
 FILES = ("results.json", "episodes.csv", "actions.npz")
 
@@ -101,9 +101,37 @@ def test_a_part_of_the_tasks_and_episodes(suite_path, tmp_path):
 def test_a_folder_of_something_else_is_refused(suite_path, finished):
     before = contents(finished)
     for changes in ({"track": "feedback"}, {"options": {"name": "strongest"}}):
-        with pytest.raises(ValueError, match="holds results of something else"):
+        (key,) = changes
+        with pytest.raises(ValueError, match=f"something else, which differs in {key}: choose"):
             list(run(plan_of(suite_path, **changes), finished))
     assert contents(finished) == before
+
+
+def test_a_changed_policy_is_another_one(suite_path, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import baselines\ndef make(env):\n    return baselines.portfolio('papers', env)\n"
+    )
+    plan = plan_of(suite_path, policy=f"{path}:make", options={}, tasks=("modes",))
+    list(run(plan, tmp_path / "results"))
+    path.write_text(path.read_text().replace("papers", "strongest"))
+    with pytest.raises(ValueError, match="differs in policy_sha256"):
+        list(run(plan, tmp_path / "results"))
+
+
+def test_a_policy_that_fails_midway_keeps_what_is_finished(suite_path, tmp_path):
+    (tmp_path / "helper.py").write_text("import baselines\n")
+    path = tmp_path / "fails.py"
+    path.write_text("import helper\ndef make(env):\n    if env.unwrapped.control.mode:\n"
+                    "        raise OSError('no network')\n"
+                    "    return helper.baselines.portfolio('papers', env)\n")  # fmt: skip
+    plan = plan_of(suite_path, policy=f"{path}:make", options={})
+    with pytest.raises(PolicyError, match="modes: making the policy: OSError: no network"):
+        list(run(plan, tmp_path / "results"))
+    assert len(list((tmp_path / "results" / "blocks").glob("draft*.npz"))) == 2
+    path.write_text("1 / 0\n")
+    with pytest.raises(PolicyError, match="ZeroDivisionError"):
+        list(run(plan, tmp_path / "others"))
 
 
 def test_policies_from_files(suite_path, tmp_path):
@@ -150,3 +178,10 @@ def test_unfinished_and_foreign_results_are_not_loaded(finished, tmp_path):
 def test_errors(suite_path, changes, message):
     with pytest.raises(ValueError, match=message):
         plan_of(suite_path, **changes)
+
+
+def test_a_wrong_plan_leaves_no_folder(suite_path, tmp_path):
+    for plan, workers in ((plan_of(suite_path, tasks=("nope",)), 1), (plan_of(suite_path), 0)):
+        with pytest.raises(ValueError, match=r"task = 'nope'|workers = 0"):
+            list(run(plan, tmp_path / "x", workers))
+    assert not (tmp_path / "x").exists()

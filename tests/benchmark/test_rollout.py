@@ -1,13 +1,13 @@
 """Playing policies: what is counted, and that nobody looks ahead."""
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from small import Peeking, Remembering, named, write_suite
 
 import baselines
 from multispin_env import benchmark
-from multispin_env.benchmark import check_causal, evaluate
+from multispin_env.benchmark import PolicyError, check_causal, evaluate
+from multispin_env.benchmark.rollout import policy_seed
 from multispin_env.solvers.problems import pose
 
 
@@ -90,8 +90,42 @@ def test_seeds_of_ones_own(suite):
 
 
 def test_the_policy_is_not_given_the_environment_that_is_played(suite):
-    with pytest.raises(gym.error.ResetNeeded):
+    with pytest.raises(PolicyError, match=r"draft, seed \d+, round 0: predict: ResetNeeded"):
         evaluate(Peeking, suite.task("draft"), 1)
+
+
+def test_the_seed_that_a_policy_is_given_tells_nothing_of_the_episode(suite):
+    """A policy that plays the episode of its seed beforehand gains nothing."""
+
+    class Foreseeing(Peeking):
+        def seed(self, seed):
+            self.env.reset(seed=seed)
+
+    task = suite.task("draft")
+    seeds = task.seeds("dev", 4)
+    found = evaluate(Foreseeing, task, 4)
+    for seed, episode in zip(seeds, found.episodes):
+        env = task.make()
+        env.reset(seed=seed)
+        run = np.minimum(env.unwrapped.tape.run_length[: episode.rounds], 20)
+        assert not np.array_equal(episode.actions["action"], run[: episode.rounds])
+    given = [policy_seed(seed) for seed in seeds]
+    assert len(set(given)) == 4
+    assert not set(given) & set(seeds)
+
+
+def test_every_episode_has_a_new_policy(suite):
+    class Counting(Remembering):
+        def __init__(self, env):
+            super().__init__(env)
+            self.count = 0
+
+        def predict(self, observation, state=None, episode_start=None, deterministic=True):
+            self.count += 1
+            return np.full(self.devices, self.count % 5), state
+
+    for episode in evaluate(Counting, suite.task("draft"), 3).episodes:
+        assert np.array_equal(episode.actions["action"][:, 0], np.arange(1, episode.rounds + 1) % 5)
 
 
 def test_charged_time_plays_the_same_rounds(suite):
@@ -189,5 +223,34 @@ def test_a_bad_action_is_the_environments_error(suite):
         def predict(self, observation, **_):
             return np.full(4, 99), None
 
-    with pytest.raises(ValueError, match="draft length 99 of device 0"):
+    with pytest.raises(PolicyError, match=r"draft, seed \d+, round 0: .*length 99 of device 0"):
         evaluate(Bad, suite.task("draft"), 1)
+
+
+def test_policies_that_fail_say_where(suite):
+    class Nothing:
+        def __init__(self, env):
+            pass
+
+        def predict(self, observation, state=None, episode_start=None, deterministic=True):
+            return None
+
+    class Late(Remembering):
+        def predict(self, observation, state=None, **rest):
+            if state is not None and state[0][0] == 2:
+                raise KeyError("sensor")
+            return super().predict(observation, state, **rest)
+
+    task = suite.task("draft")
+    for factory, message in (
+        (Nothing, "round 0: predict returned NoneType: must be"),
+        (Late, "round 2: predict: KeyError: 'sensor'"),
+        (lambda env: None, "draft: the factory returned None, which has no predict"),
+        (lambda env: 1 / 0, "draft: making the policy: ZeroDivisionError"),
+        (lambda wrong, also: None, "draft: making the policy: TypeError"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            evaluate(factory, task, 1)
+    with pytest.raises(PolicyError) as caught:
+        evaluate(Late, task, 1)
+    assert isinstance(caught.value.__cause__, KeyError)

@@ -83,35 +83,64 @@ def test_intervals_cover_the_truth_in_95_of_100_simulations():
     assert 0.93 <= coverage(scores, 0.75) <= 0.97
 
 
+def simulated(rng, truths, run_effects):
+    """A policy and one that is 0.1 of a score worse, whose runs differ by the given effects."""
+    ours, theirs = [], []
+    for truth in truths:
+        shared = rng.gamma(4.0, 20.0, 64)
+        low, reference = episodes(rng, 64, 0.0, shared), episodes(rng, 64, 40.0, shared)
+        runs = np.stack([episodes(rng, 64, 40.0 * (truth + e), shared) for e in run_effects])
+        worse = episodes(rng, 64, 40.0 * truth - 4.0, shared)[None]
+        ours.append(TaskRuns(runs, low, reference))
+        theirs.append(TaskRuns(worse, low, reference))
+    return ours, theirs
+
+
 @pytest.mark.slow
-def test_aggregates_cover_the_truth_in_95_of_100_simulations():
-    """Interquartile means of 6 tasks and 5 runs, whose true scores differ from task to task."""
-    rng = np.random.default_rng(5)
+def test_aggregates_cover_the_truth():
+    """Interquartile means of 6 tasks and 5 runs; 400 simulations: the error is 1.1 %.
+
+    The effect of a training seed is the same on all tasks. With five seeds a bootstrap cannot know
+    their spread well: its intervals are somewhat short where seeds matter, and somewhat long where
+    they do not; docs/benchmark.md says so.
+    """
     truths = np.linspace(0.2, 1.1, 6)
-    exact = s.interquartile_mean(np.repeat(truths, 5))
-    intervals, ours, pairs, spread = [], [], [], []
-    for trial in range(300):
-        mine, theirs, varied = [], [], []
-        for truth in truths:
-            shared = rng.gamma(4.0, 20.0, 64)
-            low, reference = episodes(rng, 64, 0.0, shared), episodes(rng, 64, 40.0, shared)
-            runs = np.stack([episodes(rng, 64, 40.0 * truth, shared) for _ in range(5)])
-            mine.append(TaskRuns(runs, low, reference))
-            theirs.append(
-                TaskRuns(episodes(rng, 64, 40.0 * truth - 4.0, shared)[None], low, reference)
-            )
-            qualities = 40.0 * truth + rng.normal(0.0, 4.0, 5)  # runs that differ
-            runs = np.stack([episodes(rng, 64, q, shared) for q in qualities])
-            varied.append(TaskRuns(runs, low, reference))
-        resampled = s.bootstrap_scores({"mine": mine, "theirs": theirs}, 400, seed=trial)
-        intervals.append(s.percentile_interval(resampled["mine"]))
-        ours.append(s.interquartile_mean([x.estimate.value for t in mine for x in t.scores]))
-        pairs.append(s.mean_score_difference(mine, theirs).interval)
-        spread.append(s.mean_score_difference(varied, theirs).interval)
-    assert 0.91 <= coverage(intervals, exact) <= 0.98  # 300 simulations: an error of 1.3 %
-    assert 0.92 <= coverage(pairs, 0.1) <= 0.99
-    assert 0.92 <= coverage(spread, 0.1) <= 0.99
-    assert np.mean(ours) == pytest.approx(exact, abs=0.01)
+    for spread, least in ((0.0, 0.92), (0.05, 0.85)):
+        rng = np.random.default_rng(5)
+        covered, higher = [], []
+        for trial in range(400):
+            ours, theirs = simulated(rng, truths, rng.normal(0.0, spread, 5))
+            found = s.bootstrap_scores({"ours": ours, "theirs": theirs}, 300, seed=trial)
+            exact = s.interquartile_mean(np.repeat(truths, 5))
+            covered.append(s.percentile_interval(found["ours"]))
+            higher.append(s.percentile_interval(found["ours"] - found["theirs"]))
+        assert least <= coverage(covered, exact) <= 0.995
+        assert least <= coverage(higher, 0.1) <= 0.995
+
+
+@pytest.mark.slow
+def test_means_over_runs_cover_the_truth():
+    """One task, 5 runs; 2,000 simulations each: the error is 0.5 %."""
+    for spread in (0.0, 0.02, 0.1):
+        rng = np.random.default_rng(6)
+        scores, differences = [], []
+        for _ in range(2000):
+            (ours,), (theirs,) = simulated(rng, [0.8], rng.normal(0.0, spread, 5))
+            scores.append(s.mean_over_runs(ours.contributions).interval)
+            differences.append(s.mean_over_runs(ours.goodput, theirs.goodput).interval)
+        assert 0.93 <= coverage(scores, 0.8) <= 0.985
+        assert 0.93 <= coverage(differences, 4.0) <= 0.985
+
+
+def test_the_mean_over_one_run_is_the_paired_difference():
+    rng = np.random.default_rng(8)
+    a, b = rng.normal(size=(1, 20)), rng.normal(size=(1, 20))
+    assert s.mean_over_runs(a, b) == s.paired_difference(a[0], b[0])
+    assert s.mean_over_runs(a) == s.mean_interval(a[0])
+    assert s.mean_over_runs(a, a).interval == (0.0, 0.0)
+    runs = TaskRuns(a + 3, np.zeros(20), np.ones(20) + b[0] ** 2)
+    one = s.score(a[0] + 3, runs.low, runs.reference).estimate
+    assert s.mean_over_runs(runs.contributions).interval == pytest.approx(one.interval)
 
 
 def test_interquartile_mean_drops_a_quarter_on_either_side():
@@ -168,7 +197,14 @@ def test_ranks_tie_where_policies_cannot_be_told_apart():
         for name, quality in (("best", 40.0), ("twin", 40.0), ("worse", 20.0), ("worst", 5.0)):
             runs = episodes(rng, 64, quality, shared)[None]
             tasks[name].append(TaskRuns(runs, low, reference))
-    assert s.ranks(tasks) == {"best": 1, "twin": 1, "worse": 3, "worst": 4}
+    ranks = s.ranks(s.bootstrap_scores(tasks))
+    assert ranks == {"best": 1, "twin": 1, "worse": 3, "worst": 4}
+
+
+def test_the_p_value_of_a_bootstrap():
+    assert s.bootstrap_p_value(np.zeros(100)) == 1.0
+    assert s.bootstrap_p_value(np.ones(100)) == 0.01
+    assert s.bootstrap_p_value(np.r_[-np.ones(10), np.ones(90)]) == 0.2
 
 
 def test_policies_of_different_quality_rank_right_on_fresh_seeds():
@@ -181,7 +217,7 @@ def test_policies_of_different_quality_rank_right_on_fresh_seeds():
         named("fixed", draft_length=0), task, 24, seed=10_000, expected=False
     ).goodputs
     runs = {name: [TaskRuns(g[None], low, found["deadline"])] for name, g in found.items()}
-    ranks = s.ranks(runs)
+    ranks = s.ranks(s.bootstrap_scores(runs))
     assert ranks["deadline"] == 1
     assert ranks["greedy"] == 2
     assert {ranks["computation_only"], ranks["random"]} <= {3, 4}

@@ -9,7 +9,7 @@ import pytest
 from slow_greedy import slow_greedy
 
 from multispin_env import Scenario, solvers, tape
-from multispin_env.model import correction
+from multispin_env.model import correction, kernels
 from multispin_env.model.acceptance import expected_tokens, run_length
 from multispin_env.solvers import CorrectionProblem, corrections
 from multispin_env.solvers.problems import pose
@@ -255,6 +255,54 @@ def test_exhaustive_equals_the_enumeration_of_this_file(rule):
 def test_exhaustive_refuses_large_rounds():
     with pytest.raises(ValueError, match=r"\(max_draft_length \+ 1\)\^K = 21\^20"):
         solvers.exhaustive(faded(np.random.default_rng(0), 20, longest=20))
+
+
+def hopeless(num_devices, **changes):
+    """A round in which drafting does not pay."""
+    arguments = {
+        "acceptance_rate": [0.7] * num_devices,
+        "token_latency_s": [0.02] * num_devices,
+        "channel_gain": [0.0] * num_devices,
+        "uplink_power_w": 0.01,
+        "downlink_power_w": 0.04,
+        "payload_bits": 1e6,
+        "bandwidth_hz": 1e7,
+        "noise_server_w_hz": 4e-21,
+        "noise_device_w_hz": 4e-20,
+        "verification_s": 0.05,
+        "max_draft_length": 1,
+    }
+    return CorrectionProblem(**arguments | changes)
+
+
+def test_nobody_drafts_where_that_is_best():
+    """On few outcomes every device may be lucky: all drafting looks fine, one by one does not."""
+    p = hopeless(6)
+    for seed in range(30):
+        for solve in (solvers.deadline, solvers.branch_and_bound):
+            assert solve(p, samples=2, seed=seed).goodput >= 6 / 0.05 * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_latencies_of_suffixes_equal_direct_averages(rule):
+    generator = np.random.default_rng(12)
+    for trial in range(40):
+        k = int(generator.integers(1, 9))
+        p = faded(generator, k, power_dbm=generator.choice([0, 20]))
+        if trial % 2:
+            gain = np.where(generator.random(k) < 0.3, 0.0, p.channel_gain)
+            p = hopeless(
+                k, channel_gain=gain, acceptance_rate=p.acceptance_rate, max_draft_length=5
+            )
+        round_ = corrections._Round(p, rule, 16, trial)
+        length, mean = generator.integers(0, 6, k), np.empty(k + 1)
+        kernels.suffix_latencies(
+            round_.rule, round_.run, round_.coins, length, round_.snr, round_.cost,
+            p.downlink_power_w, p.payload_bits, p.bandwidth_hz, mean,
+        )  # fmt: skip
+        for m in range(k + 1):
+            kept = np.where(np.arange(k) >= m, length, 0)
+            assert mean[m] == pytest.approx(round_.changes(kept, kept)[0], rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize("num_devices", [20, 100])
