@@ -16,7 +16,7 @@ decisions (`loss`), and its most likely decision is played (`best`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,23 +31,41 @@ def _mlp(inputs: int, outputs: int, width: int = WIDTH) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, outputs))
 
 
+class _PairMLP(nn.Sequential):
+    """An MLP of each device's vector beside one that all devices of the cell share.
+
+    What the first layer makes of the shared vector is computed once a cell, not once a device.
+    """
+
+    def __init__(self, device: int, shared: int, outputs: int, width: int = WIDTH) -> None:
+        super().__init__(nn.Linear(device + shared, width), nn.SiLU(), nn.Linear(width, outputs))
+        self._device = device
+
+    def forward(self, device: Tensor, shared: Tensor) -> Tensor:  # type: ignore[override]
+        """[..., N, K, device] and [..., N, shared] -> [..., N, K, outputs]."""
+        first, activation, last = cast("tuple[nn.Linear, nn.SiLU, nn.Linear]", tuple(self))
+        weight = first.weight
+        own = functional.linear(device, weight[:, : self._device])
+        others = functional.linear(shared, weight[:, self._device :], first.bias)
+        result: Tensor = last(activation(own + others[..., None, :]))
+        return result
+
+
 class Encoder(nn.Module):
     """Inputs -> an embedding of each device [N, K, W] and of the cell [N, W]."""
 
     def __init__(self, width: int = WIDTH, blocks: int = 2) -> None:
         super().__init__()
-        self.embed = _mlp(NUM_DEVICE_FEATURES + NUM_CELL_FEATURES, width, width)
-        self.blocks = nn.ModuleList(_mlp(3 * width, width, width) for _ in range(blocks))
+        self.embed = _PairMLP(NUM_DEVICE_FEATURES, NUM_CELL_FEATURES, width, width)
+        self.blocks = nn.ModuleList(_PairMLP(width, 2 * width, width, width) for _ in range(blocks))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(blocks))
 
     def forward(self, given: Inputs) -> tuple[Tensor, Tensor]:
         """Embeddings of the devices and of the cell."""
-        cell = given.cell[:, None, :].expand(-1, given.device.shape[1], -1)
-        device = self.embed(torch.cat([given.device, cell], dim=-1))
+        device = self.embed(given.device, given.cell)
         for block, norm in zip(self.blocks, self.norms):
             pooled = torch.cat([device.mean(1), device.amax(1)], dim=-1)
-            seen = pooled[:, None, :].expand(-1, device.shape[1], -1)
-            device = norm(device + block(torch.cat([device, seen], dim=-1)))
+            device = norm(device + block(device, pooled))
         return device, device.mean(1)
 
 
@@ -66,7 +84,7 @@ class DeadlineHead(nn.Module):
     def __init__(self, width: int = WIDTH) -> None:
         super().__init__()
         self.deadline = _mlp(width, MAX_LENGTH + 1)
-        self.subset = _mlp(2 * width + 1, 1)
+        self.subset = _PairMLP(width, width + 1, 1)
 
     def logits(self, encoded: tuple[Tensor, Tensor], given: Inputs) -> Tensor:
         """Of the deadline's index, [N, gamma_max + 1]."""
@@ -76,9 +94,7 @@ class DeadlineHead(nn.Module):
     def subset_logits(self, encoded: tuple[Tensor, Tensor], index: Tensor) -> Tensor:
         """Of each device's drafting, given the deadline's index [N]: [N, K]."""
         device, cell = encoded
-        context = torch.cat([cell, index[:, None] / 10.0], dim=-1)
-        context = context[:, None, :].expand(-1, device.shape[1], -1)
-        logits: Tensor = self.subset(torch.cat([device, context], dim=-1))
+        logits: Tensor = self.subset(device, torch.cat([cell, index[:, None] / 10.0], dim=-1))
         return logits[..., 0]
 
     def lengths(self, given: Inputs, index: Tensor, drafts: Tensor) -> Tensor:
@@ -128,13 +144,11 @@ class LengthHead(nn.Module):
 
     def __init__(self, width: int = WIDTH) -> None:
         super().__init__()
-        self.length = _mlp(2 * width, MAX_LENGTH + 1)
+        self.length = _PairMLP(width, width, MAX_LENGTH + 1)
 
     def logits(self, encoded: tuple[Tensor, Tensor], given: Inputs) -> Tensor:
         """[N, K, gamma_max + 1]."""
-        device, cell = encoded
-        seen = cell[:, None, :].expand(-1, device.shape[1], -1)
-        logits: Tensor = self.length(torch.cat([device, seen], dim=-1))
+        logits: Tensor = self.length(*encoded)
         return logits[..., : given.max_draft_length + 1]
 
     def best(self, encoded: tuple[Tensor, Tensor], given: Inputs) -> Tensor:
@@ -158,13 +172,11 @@ class ModeHead(nn.Module):
 
     def __init__(self, width: int = WIDTH) -> None:
         super().__init__()
-        self.mode = _mlp(2 * width, 1)
+        self.mode = _PairMLP(width, width, 1)
 
     def logits(self, encoded: tuple[Tensor, Tensor], given: Inputs) -> Tensor:
         """[N, K]."""
-        device, cell = encoded
-        seen = cell[:, None, :].expand(-1, device.shape[1], -1)
-        logits: Tensor = self.mode(torch.cat([device, seen], dim=-1))
+        logits: Tensor = self.mode(*encoded)
         return logits[..., 0]
 
     def best(self, encoded: tuple[Tensor, Tensor], given: Inputs) -> Tensor:

@@ -60,7 +60,7 @@ class NetworkPolicy(Policy):
         self.networks = {name: networks[name].eval() for name in networks_for(context)}
         self._reader = Reader([context.scenario])
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def act(self, observation: Mapping[str, NDArray[Any]]) -> Any:
         """Decisions for every observation of the batch."""
         parts = {}

@@ -1,4 +1,4 @@
-"""Play every analytical policy on the suite `quick` and print the table.
+"""Play every analytical policy and the shipped agent on the suite `quick`; print the table.
 
     python scripts/demo.py                 # 32 episodes a task, a minute or two on two cores
     python scripts/demo.py --episodes 8    # faster, wider intervals
@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import joblib
+import torch
 import tyro
 from tqdm import tqdm
 
+import agents
 import baselines
 import multispin_env
 from multispin_env import benchmark
@@ -25,7 +27,7 @@ from multispin_env.benchmark import Evaluation, Reference, Task, statistics
 
 @dataclass
 class Options:
-    """Compare the analytical policies."""
+    """Compare the policies."""
 
     episodes: int = 32
     """Episodes of each task."""
@@ -36,7 +38,9 @@ class Options:
 
 
 def played(task: Task, name: str, episodes: int) -> Evaluation:
-    return benchmark.evaluate(lambda env: baselines.make(name, env), task, episodes)
+    torch.set_num_threads(1)
+    make = agents.load if name in agents.list_agents() else baselines.make
+    return benchmark.evaluate(lambda env: make(name, env), task, episodes)
 
 
 def table(task: Task, found: dict[str, Evaluation], reference: Reference, episodes: int) -> str:
@@ -85,7 +89,11 @@ def main() -> None:
     if not 2 <= options.episodes <= suite.dev_episodes:
         raise SystemExit(f"--episodes = {options.episodes}: must be in [2, {suite.dev_episodes}]")
     print(f"Multi-SPIN Gym {multispin_env.__version__}: suite quick, {options.episodes} episodes")
-    jobs = [(task, name) for task in suite.tasks for name in baselines.names(task.make())]
+    jobs = [
+        (task, name)
+        for task in suite.tasks
+        for name in [*baselines.names(task.make()), "distilled"]
+    ]
     parallel = joblib.Parallel(n_jobs=options.workers, return_as="generator")
     evaluations = parallel(joblib.delayed(played)(*job, options.episodes) for job in jobs)
     results: dict[str, dict[str, Evaluation]] = {task.name: {} for task in suite.tasks}

@@ -8,11 +8,13 @@
 
 A policy is `FILE.py:FUNCTION` or `MODULE:FUNCTION`, called with `env=`; or the name of a baseline
 (`deadline`), which is played on the tasks that it fits; or a portfolio of baselines for all tasks
-(`strongest`, `papers`, `rivals`, `constant`). docs/benchmark.md has the rules.
+(`strongest`, `papers`, `rivals`, `constant`); or a shipped agent (`distilled`). The rules are in
+docs/benchmark.md.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import traceback
@@ -105,11 +107,9 @@ class Evaluate:
         options = dict(map(parse_option, self.option))
         tasks = self.task
         if ":" not in policy:
-            function = "portfolio" if policy in baselines.PORTFOLIOS else "make"
-            if function == "make":
-                tasks = self.task or fitting_tasks(policy, self.suite)
-            options = {"name": policy, **options}
-            policy = f"baselines:{function}"
+            function, fits = named_policy(policy, self.suite)
+            options, policy = {"name": policy, **options}, function
+            tasks = self.task or fits
         return Plan(
             self.suite,
             policy,
@@ -128,16 +128,31 @@ def fitting(suite: str) -> dict[str, list[str]]:
     return {task.name: baselines.names(task.make()) for task in benchmark.load(suite).tasks}
 
 
-def fitting_tasks(name: str, suite: str) -> tuple[str, ...]:
-    """Tasks of a suite that a baseline can control."""
+def named_policy(name: str, suite: str) -> tuple[str, tuple[str, ...]]:
+    """The function that makes a policy of a name, and the tasks it fits; () for all."""
+    if name in baselines.PORTFOLIOS:
+        return "baselines:portfolio", ()
     fits = tuple(task for task, names in fitting(suite).items() if name in names)
-    if not fits:
-        known = sorted({n for names in fitting(suite).values() for n in names})
-        raise ValueError(
-            f"policy = {name!r}: must be FILE.py:FUNCTION, MODULE:FUNCTION, a portfolio "
-            f"({', '.join(baselines.PORTFOLIOS)}) or a baseline ({', '.join(known)})"
-        )
-    return fits
+    if fits:
+        return "baselines:make", fits
+    agents = shipped_agents()
+    if name in agents:
+        return "agents:load", ()
+    known = sorted({n for names in fitting(suite).values() for n in names})
+    raise ValueError(
+        f"policy = {name!r}: must be FILE.py:FUNCTION, MODULE:FUNCTION, a portfolio "
+        f"({', '.join(baselines.PORTFOLIOS)}), a baseline ({', '.join(known)}) or a shipped agent "
+        f"({', '.join(agents)})"
+    )
+
+
+def shipped_agents() -> list[str]:
+    """Names of the trained agents; none without torch."""
+    try:
+        agents = importlib.import_module("agents")
+    except ImportError:
+        return []
+    return list(agents.list_agents())
 
 
 def parse_option(text: str) -> tuple[str, Any]:

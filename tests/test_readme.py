@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text("utf8")
 
 def test_python_blocks_run_verbatim(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "readme.py"
     script.write_text("\n".join(blocks))

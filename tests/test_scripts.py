@@ -27,7 +27,7 @@ def test_demo_plays_every_analytical_policy_and_draws_them(tmp_path):
     out = run("demo.py", "--episodes", 2, "--output", tmp_path)
     for task in benchmark.load("quick").tasks:
         assert f"{task.name}: " in out
-        for name in baselines.names(task.make()):
+        for name in [*baselines.names(task.make()), "distilled"]:
             assert re.search(rf"^{name} +-?\d", out, re.MULTILINE)
     # The references' own scores are 1 and 0 exactly.
     assert re.search(r"^deadline +1.000 ± 0.000", out, re.MULTILINE)
