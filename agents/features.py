@@ -149,7 +149,7 @@ class Reader:
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
         self._constants = Constants.of(scenarios)
-        self._rates = DeviceLaw(scenarios[0]).rates
+        self._rates = DeviceLaw(scenarios[0]).rates[:, None, :]
 
     def drafting(self, observation: Mapping[str, Any]) -> Inputs:
         """For the lengths of the round that comes next."""

@@ -19,6 +19,8 @@ from baselines import Context
 from multispin_env import Scenario, benchmark, solvers
 from multispin_env.solvers.problems import pose_observed
 
+torch.set_num_threads(1)  # tests run side by side
+
 NAMES = list(networks.NETWORKS)
 SCENARIO = {"draft": "qwen2.5", "modes": "qwen2.5", "uploads": "qwen3.5"}
 DOMAINS = {
@@ -191,16 +193,15 @@ def test_imitation_learns_and_goes_on_from_a_checkpoint(name, tmp_path):
 
 
 def test_the_policy_gradient_learns_without_a_teacher(tmp_path):
-    """A toy cell; its lanes of one group meet the same round."""
-    scenario = Scenario.load("qwen2.5", {"num_devices": 3, "max_draft_length": 6})
+    """A small cell at low power: it pays to learn whom to leave out."""
+    overrides = {"num_devices": 8, "radio.uplink_power_dbm": 10.0, "reference_goodput": 110.0}
+    scenario = Scenario.load("qwen2.5", overrides)
     torch.manual_seed(0)
     network = networks.NETWORKS["draft"]()
-    steps = list(
-        gradient.train(network, [scenario], updates=150, groups=16, decisions=8, learning_rate=3e-3)
-    )
+    steps = list(gradient.train(network, [scenario], updates=200, groups=32))
     rewards = [progress.reward for progress in steps]
-    assert np.mean(rewards[-30:]) > np.mean(rewards[:30]) + 1.0
-    assert steps[-1].rounds == 150 * 16 * 8
+    assert np.mean(rewards[-40:]) > np.mean(rewards[:40]) + 3.0
+    assert steps[-1].rounds == 200 * 32 * 16
     weights = []
     for interrupted in (False, True):
         torch.manual_seed(1)
@@ -271,9 +272,9 @@ def test_equivariant_ppo_learns_more_than_noise():
     env = agents.make_vec_env(IDS[0], 64, seed=0, overrides=overrides)
     model = agents.ppo(env, seed=0)
     before, _ = evaluate_policy(model, env, 64)
-    model.learn(40_000)
+    model.learn(20_000)
     after, _ = evaluate_policy(model, env, 64)
-    assert after > before + 100.0
+    assert after > before + 50.0
 
 
 # ---- shipped agents -----------------------------------------------------------------------------
