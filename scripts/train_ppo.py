@@ -72,7 +72,7 @@ def main() -> None:
         )
         mean, spread = evaluate_policy(policy, fresh, n_eval_episodes=options.episodes)
         horizon_s = baselines.Context.of(fresh).scenario.episode.horizon_s or float("nan")
-        scores[name] = mean / horizon_s
+        scores[name] = float(mean) / horizon_s
         error = 1.96 * spread / options.episodes**0.5 / horizon_s
         print(f"{name:<16}{scores[name]:>9.1f} ± {error:.1f} tokens/s")
     (options.output / "scores.json").write_text(json.dumps(scores, indent=2) + "\n")

@@ -1,6 +1,7 @@
 """The scripts run from end to end, at their smallest."""
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import imageio.v3 as iio
 import pytest
 
+import agents
 import baselines
 from multispin_env import benchmark
 
@@ -101,3 +103,43 @@ def test_throughput_reports_every_part():
     for part in ("scalar, K=20", "vector, N=64, K=20", "random numbers", "physics", "deadline, "):
         assert part in out
     assert "peak memory" in out
+
+
+def test_train_writes_an_agent_that_loads_and_goes_on(tmp_path):
+    preset = tmp_path / "tiny.toml"
+    preset.write_text(
+        'network = "modes"\nagent = "tiny"\ntasks = ["modes-qwen2.5-10dbm-r4"]\n'
+        '[domain]\nscenarios = ["qwen2.5"]\nnum_devices = { 20 = 1.0 }\n'
+        "[imitation]\nstates = 64\nsteps = 20\nbatch_size = 16\nlearning_rate = 1e-3\n"
+    )
+    arguments = ("train.py", preset, "--output", tmp_path, "--workers", 1)
+    out = run(*arguments)
+    assert "modes-qwen2.5-10dbm-r4: " in out
+    folder = tmp_path / "tiny-0"
+    card = json.loads((folder / "modes.json").read_text())
+    assert card["command"] == "python scripts/train.py tiny --seed 0"
+    assert any((folder / "log").iterdir())
+    task = benchmark.load("core-2026").task("modes-qwen2.5-10dbm-r4")
+    found = benchmark.evaluate(
+        lambda env: agents.load(str(folder), env), task, lanes=64, expected=False
+    )
+    stated = card["dev"][task.name]["goodput"]
+    assert found.goodput == pytest.approx(stated, rel=1e-3)
+
+
+def test_train_names_its_presets():
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "train.py", "none"], capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "must be one of 'draft', 'modes', 'scratch', 'uploads'" in done.stderr
+
+
+def test_train_ppo_scores_the_model_beside_the_baselines(tmp_path):
+    options = ("--rounds", 512, "--lanes", 8, "--episodes", 2, "--output", tmp_path)
+    out = run("train_ppo.py", "multispin/DraftLength-v0", *options)
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert set(scores) == {"model", "deadline", "greedy", "fixed"}
+    assert all(f"{name} " in out for name in scores)
+    assert scores["deadline"] > scores["fixed"]
+    assert (tmp_path / "model.zip").is_file()
