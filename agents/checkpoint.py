@@ -15,18 +15,20 @@ class Checkpoint:
 
     Args:
         path: of the file; None to keep nothing.
+        key: what identifies the training; a file of another one is refused.
         network, optimiser, schedule, generator: what is saved.
     """
 
     def __init__(
         self,
         path: Path | None,
+        key: str,
         network: nn.Module,
         optimiser: torch.optim.Optimizer,
         schedule: torch.optim.lr_scheduler.LRScheduler,
         generator: np.random.Generator,
     ) -> None:
-        self._path = path
+        self._path, self._key = path, key
         self._parts: dict[str, Any] = {
             "network": network,
             "optimiser": optimiser,
@@ -35,10 +37,16 @@ class Checkpoint:
         self._generator = generator
 
     def restore(self) -> dict[str, Any]:
-        """Restore everything; returns the numbers saved beside it, or {} without a file."""
+        """Restore everything; returns the numbers saved beside it, or {} without a file.
+
+        Raises:
+            ValueError: the file is of another training.
+        """
         if self._path is None or not self._path.is_file():
             return {}
         state = torch.load(self._path, weights_only=True)
+        if state["key"] != self._key:
+            raise ValueError(f"{self._path} is of another training: delete it, or choose a folder")
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
         words, rest = state["generator"]
@@ -63,6 +71,7 @@ class Checkpoint:
             "generator": ([str(inner["state"]), str(inner["inc"])], rest),
             "torch": torch.get_rng_state(),
             "numbers": numbers,
+            "key": self._key,
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self._path.with_suffix(".tmp")

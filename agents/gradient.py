@@ -3,7 +3,8 @@
 Nothing random in these environments depends on an action. So M lanes with the same seed meet the
 same round whatever they do, and M joint decisions for one state can be compared on one outcome: a
 decision's advantage is its reward less the mean reward of the others (REINFORCE with a
-leave-one-out baseline). Rewards are tokens - price * latency, credited at once: the discount is 0.
+leave-one-out baseline). Rewards are tokens - price * latency at the scenario's reference goodput,
+credited at once: the discount is 0.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import gymnasium as gym
 import numpy as np
@@ -22,6 +23,10 @@ from agents.features import Reader
 from agents.networks import Network
 from multispin_env.scenario import Scenario
 from multispin_env.solvers import reference_goodput
+from multispin_env.solvers.problems import check_integer
+
+#: Rounds after which all lanes start new episodes.
+EPISODE_ROUNDS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ def train(
         seed: of episodes, decisions and the order of everything.
         checkpoint: a file to go on from, written at ends of episodes.
     """
+    check_integer("decisions", decisions, 2)
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
     mine = [scenarios[i % len(scenarios)] for i in range(groups)]
@@ -73,7 +79,8 @@ def train(
     reader = Reader(mine)
     optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, updates)
-    saved = Checkpoint(checkpoint, network, optimiser, schedule, generator)
+    key = f"gradient {updates} {groups} {decisions} {learning_rate} {entropy} {clip} {seed}"
+    saved = Checkpoint(checkpoint, key, network, optimiser, schedule, generator)
     numbers = saved.restore()
     first, scale = int(numbers.get("update", 0)), float(numbers.get("scale", 10.0))
     observation: dict[str, Any] = {}
@@ -91,7 +98,7 @@ def train(
         actions = lengths.transpose(0, 1).reshape(groups * decisions, -1).numpy()
         observation, _, _, truncated, infos = envs.step(actions)
         over = bool(truncated.any())
-        tokens = infos["tokens"].reshape(groups, decisions)
+        tokens = infos["emitted"].reshape(groups, decisions)
         latency_s = infos["latency_s"].reshape(groups, decisions)
         reward = tokens - prices * np.minimum(latency_s, longest_round_s)
         others = (reward.sum(1, keepdims=True) - reward) / (decisions - 1)
@@ -118,6 +125,7 @@ def _lanes(scenarios: Sequence[Scenario], decisions: int) -> gym.vector.VectorEn
     overrides = []
     for scenario in scenarios:
         changed = {k: v for k, v in _flat(scenario.to_dict()).items() if base.get(k) != v}
+        changed["episode.rounds"] = EPISODE_ROUNDS
         overrides += [changed] * decisions
     return gym.make_vec(
         "multispin/DraftLength-v0",

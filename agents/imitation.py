@@ -202,8 +202,9 @@ def imitate(
     generator = np.random.default_rng(seed)
     optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    saved = Checkpoint(checkpoint, network, optimiser, schedule, generator)
     share = np.array([len(part.given) for part in data], float)
+    key = f"imitation {steps} {batch_size} {learning_rate} {seed} {share.tolist()}"
+    saved = Checkpoint(checkpoint, key, network, optimiser, schedule, generator)
     for step in range(int(saved.restore().get("step", 0)) + 1, steps + 1):
         part = data[generator.choice(len(data), p=share / share.sum())]
         batch = part.rows(torch.from_numpy(generator.integers(0, len(part.given), batch_size)))

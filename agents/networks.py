@@ -117,15 +117,18 @@ class DeadlineHead(nn.Module):
         """
         deadline = torch.distributions.Categorical(logits=self.logits(encoded, given))
         lengths, scores = [], []
-        entropy = deadline.entropy()
+        entropies = []
         for _ in range(count):
             index = deadline.sample()
             logits = self.subset_logits(encoded, index)
             drafts = torch.bernoulli(torch.sigmoid(logits.detach()))
             # Nobody's coin matters where the deadline is 0.
             coins = _bernoulli_log_prob(logits, drafts).sum(-1) * (index > 0)
+            tossing = torch.distributions.Bernoulli(logits=logits).entropy().sum(-1)
+            entropies.append(tossing * (index > 0))
             lengths.append(self.lengths(given, index, drafts.to(torch.int64)))
             scores.append(deadline.log_prob(index) + coins)
+        entropy = deadline.entropy() + torch.stack(entropies).mean(0)
         return torch.stack(lengths), torch.stack(scores), entropy
 
     def loss(self, encoded: tuple[Tensor, Tensor], given: Inputs, lengths: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Preset:
     """What is trained, on what, and how; a TOML file in agents/presets.
 
     Args:
-        name: of the file.
+        name: of a shipped one, or the path of the file.
         network: a key of :data:`agents.networks.NETWORKS`.
         agent: whose weights these are.
         tasks: of `core-2026`, whose dev episodes the result is scored on.
@@ -94,7 +94,7 @@ class Preset:
             ranges = {key: (low, high) for key, (low, high) in domain.get("ranges", {}).items()}
             first, second = data.pop("imitation", None), data.pop("gradient", None)
             return cls(
-                name=path.stem,
+                name=str(preset),
                 domain=Domain(tuple(domain["scenarios"]), sizes, ranges),
                 tasks=tuple(data.pop("tasks")),
                 imitation=None if first is None else Imitation(**first),

@@ -44,7 +44,7 @@ def main() -> None:
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
     torch.set_num_threads(1)  # small networks: threads only wait for each other
-    folder = options.output / f"{preset.name}-{options.seed}"
+    folder = options.output / f"{Path(preset.name).stem}-{options.seed}"
     start, bar, stage = time.perf_counter(), tqdm(), ""
     with SummaryWriter(str(folder / "log")) as log:
         steps = training.train(preset, options.seed, checkpoints=folder, workers=options.workers)

@@ -96,8 +96,21 @@ def test_sampled_decisions_have_the_stated_probabilities(name):
     found = {}
     for decision, score in zip(drawn[:, 0].tolist(), log_probability[:, 0].exp().tolist()):
         found.setdefault(tuple(decision), []).append(score)
-    if name == "draft":  # several (deadline, subset) pairs can mean the same lengths
-        assert sum(len(v) for v in found.values()) == 4000
+    if name == "draft":  # several (deadline, subset) pairs can mean the same lengths: sum them
+        probability = torch.softmax(network.head.logits(encoded, given), -1)[0]
+        exact = {}
+        for index in range(3):
+            chances = torch.sigmoid(network.head.subset_logits(encoded, torch.tensor([index])))[0]
+            for drafts in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                chosen = torch.tensor([drafts])
+                lengths = network.head.lengths(given, torch.tensor([index]), chosen)[0]
+                p = probability[index] * torch.where(chosen[0] == 1, chances, 1 - chances).prod()
+                key = tuple(lengths.tolist())
+                exact[key] = exact.get(key, 0.0) + p.item()
+        for key, p in exact.items():
+            seen = len(found.get(key, [])) / 4000
+            assert abs(seen - p) < 5 * np.sqrt(p * (1 - p) / 4000) + 1e-9
+        assert sum(exact.values()) == pytest.approx(1.0)
         return
     for scores in found.values():
         p = scores[0]
@@ -190,6 +203,8 @@ def test_imitation_learns_and_goes_on_from_a_checkpoint(name, tmp_path):
             assert np.mean(losses[-10:]) < 0.9 * np.mean(losses[:10])
         weights.append(torch.cat([p.flatten() for p in network.parameters()]))
     assert torch.equal(*weights)
+    with pytest.raises(ValueError, match="is of another training"):
+        next(imitation.imitate(network, data, checkpoint=path, **options | {"steps": 70}))
 
 
 def test_the_policy_gradient_learns_without_a_teacher(tmp_path):
@@ -202,6 +217,8 @@ def test_the_policy_gradient_learns_without_a_teacher(tmp_path):
     rewards = [progress.reward for progress in steps]
     assert np.mean(rewards[-40:]) > np.mean(rewards[:40]) + 3.0
     assert steps[-1].rounds == 200 * 32 * 16
+    with pytest.raises(ValueError, match="decisions = 1"):
+        next(gradient.train(network, [scenario], updates=1, decisions=1))
     weights = []
     for interrupted in (False, True):
         torch.manual_seed(1)
@@ -229,6 +246,7 @@ def test_lanes_have_their_own_scenarios():
     ]
     envs = gradient._lanes(scenarios, 2)
     assert [s.radio.uplink_power_dbm for s in envs.unwrapped.scenarios] == [20.0] * 2 + [10.0] * 2
+    assert {s.episode.rounds for s in envs.unwrapped.scenarios} == {gradient.EPISODE_ROUNDS}
     for made, wanted in zip(envs.unwrapped.scenarios, np.repeat(scenarios, 2)):
         assert made.verification_s == wanted.verification_s
         assert made.tasks == wanted.tasks
@@ -265,6 +283,18 @@ def test_ppo_trains_on_every_id(env_id, kwargs, equivariant, tmp_path):
         parts = np.split(action, action.shape[1] // 3, axis=1)
         expected = np.concatenate([part[:, order] for part in parts], axis=1)
         np.testing.assert_allclose(other, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("env_id", IDS[1:3])
+def test_equivariant_policies_see_both_rounds_and_the_rejections(env_id):
+    overrides = {"num_devices": 3, "reference_goodput": 50.0, "reference_draft_length": 3}
+    env = agents.make_vec_env(env_id, 4, seed=0, overrides=overrides)
+    extractor = agents.ppo(env, seed=0).policy.features_extractor
+    shown = {key: torch.as_tensor(rows).float() for key, rows in env.reset().items()}
+    before = extractor(shown)
+    for key, change in (("snr_db", 5.0), ("next_snr_db", 5.0), ("rejected", None)):
+        rows = 1.0 - shown[key] if change is None else shown[key] + change
+        assert (extractor(shown | {key: rows}) - before).abs().max() > 1e-3
 
 
 def test_equivariant_ppo_learns_more_than_noise():

@@ -7,13 +7,16 @@ is not trusted. For POSIX systems.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -56,6 +59,7 @@ class IsolatedPolicy:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
+            start_new_session=True,
         )
         start = {"folder": str(folder), "policy": policy, "options": options}
         self._ask(start | {"suite": suite, "track": track})
@@ -64,8 +68,7 @@ class IsolatedPolicy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._child.kill()
-        self._child.communicate()
+        self._stop()
         self._words.close()
         self._nowhere.cleanup()
 
@@ -87,15 +90,22 @@ class IsolatedPolicy:
         try:
             _send(self._child.stdin, header, arrays or {})
             answer, found = _receive(self._child.stdout, PATIENCE_S)
-        except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+        except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise PolicyError(f"the policy's process failed: {self._last_words(error)}") from error
+        except RecursionError as error:
             raise PolicyError(f"the policy's process failed: {self._last_words(error)}") from error
         if "error" in answer:
             raise PolicyError(str(answer["error"]))
         return found
 
+    def _stop(self) -> None:
+        """End the child, and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.communicate()
+
     def _last_words(self, error: Exception) -> str:
-        self._child.kill()
-        self._child.wait()
+        self._stop()
         self._words.seek(0)
         lines = self._words.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"{type(error).__name__}: {error}"
@@ -132,9 +142,11 @@ def _receive(
 def _read(pipe: BinaryIO | Any, size: int, patience_s: float | None) -> bytes:
     """Exactly `size` bytes, straight from the file descriptor."""
     descriptor, parts, missing = pipe.fileno(), [], size
+    end = None if patience_s is None else time.monotonic() + patience_s
     while missing:
-        if patience_s is not None and not select.select([descriptor], [], [], patience_s)[0]:
-            raise OSError(f"no answer within {patience_s:g} s")
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        if not select.select([descriptor], [], [], left)[0]:
+            raise OSError(f"no answer within {patience_s} s")
         part = os.read(descriptor, missing)
         if not part:
             raise EOFError("it ended")
