@@ -117,7 +117,7 @@ def test_train_writes_an_agent_that_loads_and_goes_on(tmp_path):
     assert "modes-qwen2.5-10dbm-r4: " in out
     folder = tmp_path / "tiny-0"
     card = json.loads((folder / "modes.json").read_text())
-    assert card["command"] == "python scripts/train.py tiny --seed 0"
+    assert card["command"] == f"python scripts/train.py {preset} --seed 0"
     assert any((folder / "log").iterdir())
     task = benchmark.load("core-2026").task("modes-qwen2.5-10dbm-r4")
     found = benchmark.evaluate(
