@@ -116,8 +116,7 @@ class DeadlineHead(nn.Module):
             Lengths [count, N, K], log-probabilities [count, N], mean entropies [N].
         """
         deadline = torch.distributions.Categorical(logits=self.logits(encoded, given))
-        lengths, scores = [], []
-        entropies = []
+        lengths, scores, entropies = [], [], []
         for _ in range(count):
             index = deadline.sample()
             logits = self.subset_logits(encoded, index)

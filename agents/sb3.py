@@ -34,9 +34,7 @@ class EquivariantExtractor(BaseFeaturesExtractor):
     def __init__(self, observation_space: spaces.Dict, scenario: Scenario) -> None:
         super().__init__(observation_space, features_dim=scenario.num_devices * 2 * WIDTH)
         self._constants = Constants.of([scenario])
-        pending = (
-            "rejected" in observation_space.spaces and "next_snr_db" in observation_space.spaces
-        )
+        pending = "next_snr_db" in observation_space.spaces
         self._keys = ["snr_db", "next_snr_db"] if pending else ["snr_db"]
         self.encoders = nn.ModuleList(Encoder(WIDTH // len(self._keys)) for _ in self._keys)
 

@@ -340,7 +340,7 @@ class Core:
         """How far the listed cells' last decisions were from the best known, [N] (0 elsewhere)."""
         _, _, device_float, device_int, cell_float, cell_int = outcome
         found = {key: np.zeros(self.num_cells) for key in self.regret_keys}
-        for n in cells if found else ():
+        for n in cells:
             values = round_regret(
                 self.control,
                 self.correction,

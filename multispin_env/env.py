@@ -206,8 +206,9 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         if truncated:
             self._running = False
             info["episode_goodput"] = self._goodput_so_far()
-        for key, value in core.regrets(outcome, (0,)).items():
-            info[key] = float(value[0])
+        if core.regret_keys:
+            for key, value in core.regrets(outcome, (0,)).items():
+                info[key] = float(value[0])
         terms = rewards.terms(self._reward, self.price, info)
         reward = float(sum(terms.values()))
         info["reward_terms"] = terms

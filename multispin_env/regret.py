@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multispin_env import solvers
-from multispin_env.model.latency import MAX_ROUND_S
 from multispin_env.solvers.corrections import sampled_goodput
 from multispin_env.solvers.problems import CorrectionProblem, Problem, UploadProblem
 from multispin_env.spaces import DRAFT_BANDWIDTH, MODE_SELECTION, Control
@@ -49,30 +48,42 @@ def round_regret(
         emitted: tokens that the round generated.
         latency_parts_s: drafting, verification and communication [s], uncut.
     """
+    computing_s, taken_s = sum(latency_parts_s[:2]), latency_parts_s[2]
+    shortest_s = _shortest_correction(problem, rejected, taken_s) if control.mode else 0.0
     if control == MODE_SELECTION:
-        shortest_s = _shortest_correction(problem, rejected, latency_parts_s)
-        computing_s, taken_s = sum(latency_parts_s[:2]), latency_parts_s[2]
         best, chosen = emitted / (computing_s + shortest_s), emitted / (computing_s + taken_s)
-    elif isinstance(problem, UploadProblem):
-        band = bandwidth_hz if control == DRAFT_BANDWIDTH else None
-        chosen = problem.goodput(drafted, band)
-        best = solvers.exact(problem).goodput
     else:
-        strongest = solvers.deadline(problem, rule=rule).draft_length
-        chosen = sampled_goodput(problem, drafted, rule, samples=SAMPLES)
-        best = sampled_goodput(problem, strongest, rule, samples=SAMPLES)
+        chosen = expected_goodput(control, rule, problem, drafted, bandwidth_hz, SAMPLES)
+        if isinstance(problem, UploadProblem):
+            best = solvers.exact(problem).goodput
+        else:
+            strongest = solvers.deadline(problem, rule=rule).draft_length
+            best = sampled_goodput(problem, strongest, rule, samples=SAMPLES)
     best = max(best, chosen)  # best known, and the agent's decision is known
     result = {"best_goodput": best, "chosen_goodput": chosen, "regret": best - chosen}
     if control.mode:
-        shortest_s = _shortest_correction(problem, rejected, latency_parts_s)
-        result["excess_latency_s"] = latency_parts_s[2] - shortest_s
+        result["excess_latency_s"] = taken_s - shortest_s
     return result
 
 
-def _shortest_correction(
-    problem: Problem, rejected: NDArray[np.int64], latency_parts_s: tuple[float, float, float]
+def expected_goodput(
+    control: Control,
+    rule: str,
+    problem: Problem,
+    drafted: NDArray[np.int64],
+    bandwidth_hz: NDArray[np.float64],
+    samples: int,
 ) -> float:
+    """Expected goodput of the lengths played (and, where the agent splits it, the band) [tokens/s].
+
+    Args: as :func:`round_regret`; `samples` quasi-random outcomes are averaged over.
+    """
+    if isinstance(problem, UploadProblem):
+        return problem.goodput(drafted, bandwidth_hz if control == DRAFT_BANDWIDTH else None)
+    return sampled_goodput(problem, drafted, rule, samples=samples)
+
+
+def _shortest_correction(problem: Problem, rejected: NDArray[np.int64], taken_s: float) -> float:
     """Correction latency under Lemma 2, at most what was taken (which is capped) [s]."""
     assert isinstance(problem, CorrectionProblem)
-    most_s = min(MAX_ROUND_S, latency_parts_s[2])
-    return min(float(problem.correct(rejected == 1).latency_s), most_s)
+    return min(float(problem.correct(rejected == 1).latency_s), taken_s)

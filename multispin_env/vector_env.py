@@ -281,7 +281,8 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         values.update(zip(CELL_FLOAT_KEYS, cell_float))
         values.update(zip(DEVICE_INT_KEYS, device_int))
         values.update(zip(DEVICE_FLOAT_KEYS, device_float))
-        values.update(self._core.regrets(outcome, np.flatnonzero(played).tolist()))
+        if self._core.regret_keys:
+            values.update(self._core.regrets(outcome, np.flatnonzero(played).tolist()))
         terms = self._reward_terms(values, played)
         for key, value in values.items():
             _add(infos, key, value, played)

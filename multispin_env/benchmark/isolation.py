@@ -32,6 +32,11 @@ from multispin_env.benchmark.suite import Task, load
 #: A child that takes longer for an answer is stopped [s].
 PATIENCE_S: Final = 120.0
 _MOST_BYTES: Final = 2**26
+#: What a child that is gone, or does not keep to the format, can cause here.
+_BAD_ANSWERS: Final = (
+    *(OSError, EOFError, ValueError, LookupError),
+    *(TypeError, AttributeError, RecursionError),
+)
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -90,9 +95,7 @@ class IsolatedPolicy:
         try:
             _send(self._child.stdin, header, arrays or {})
             answer, found = _receive(self._child.stdout, PATIENCE_S)
-        except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise PolicyError(f"the policy's process failed: {self._last_words(error)}") from error
-        except RecursionError as error:
+        except _BAD_ANSWERS as error:
             raise PolicyError(f"the policy's process failed: {self._last_words(error)}") from error
         if "error" in answer:
             raise PolicyError(str(answer["error"]))

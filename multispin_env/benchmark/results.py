@@ -153,15 +153,15 @@ def run(plan: Plan, folder: str | Path, workers: int = 1) -> Iterator[tuple[int,
     load_factory(plan.policy, plan.options)  # fails before anything is written
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    head = folder / "results.json"
-    if head.exists() and head.read_text("utf8") != plan.to_json():
-        old, new = json.loads(head.read_text("utf8")), json.loads(plan.to_json())
+    head, identity = folder / "results.json", plan.to_json()
+    if head.exists() and head.read_text("utf8") != identity:
+        old, new = json.loads(head.read_text("utf8")), json.loads(identity)
         keys = [key for key in new if old.get(key) != new[key]]
         raise ValueError(
             f"{folder} holds results of something else, which differs in {', '.join(keys)}: choose "
             "another folder, or delete this one"
         )
-    head.write_text(plan.to_json(), "utf8")
+    head.write_text(identity, "utf8")
     total = len(todo)
     if not (folder / "episodes.csv").exists():
         (folder / "blocks").mkdir(exist_ok=True)
@@ -249,12 +249,12 @@ def _assemble(plan: Plan, folder: Path) -> None:
     rows.writerow(COLUMNS)
     times = csv.writer(timings, lineterminator="\n")
     times.writerow(("task", "episode", "decision_ms"))
+    played: dict[str, list[Episode]] = {}
+    for name, first, _ in _blocks(plan):
+        with np.load(_block_path(folder, name, first)) as block:
+            played.setdefault(name, []).extend(unpack_episodes(dict(block)))
     for task in plan.chosen_tasks():
-        episodes: list[Episode] = []
-        for name, first, _ in _blocks(plan):
-            if name == task.name:
-                with np.load(_block_path(folder, name, first)) as block:
-                    episodes.extend(unpack_episodes(dict(block)))
+        episodes = played[task.name]
         for key, array in pack_episodes(episodes).items():
             if key in _PER_ROUND or key == "rounds":
                 arrays[f"{task.name}/{key}"] = array

@@ -15,12 +15,12 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
 from multispin_env.benchmark import statistics
-from multispin_env.benchmark.suite import Task, check_choice
+from multispin_env.benchmark.suite import TRACKS, Task, check_choice
 from multispin_env.model.kernels import BLOCK
 from multispin_env.model.latency import MAX_ROUND_S
-from multispin_env.solvers.corrections import sampled_goodput
-from multispin_env.solvers.problems import UploadProblem, check_integer, pose
-from multispin_env.spaces import DRAFT_BANDWIDTH, MODE_SELECTION
+from multispin_env.regret import expected_goodput
+from multispin_env.solvers.problems import check_integer, pose
+from multispin_env.spaces import MODE_SELECTION
 from multispin_env.tape import Tape, episode_seed
 
 Floats = NDArray[np.float64]
@@ -312,13 +312,8 @@ def _expected_goodput(
     values = []
     for gain, info in zip(tape.channel_gain, infos):
         problem = pose(task.scenario, devices.acceptance_rate, devices.token_latency_s, gain)
-        drafted = info["drafted"]
-        if isinstance(problem, UploadProblem):
-            band = info["bandwidth_hz"] if task.control == DRAFT_BANDWIDTH else None
-            values.append(problem.goodput(drafted, band))
-        else:
-            samples = EXPECTATION_SAMPLES
-            values.append(sampled_goodput(problem, drafted, rule, samples=samples))
+        played = info["drafted"], info["bandwidth_hz"]
+        values.append(expected_goodput(task.control, rule, problem, *played, EXPECTATION_SAMPLES))
     return float(np.mean(values))
 
 
@@ -344,7 +339,7 @@ def check_causal(
         rounds: at which to look.
         forks: how many futures to try at each.
     """
-    check_choice("track", track, ("full", "feedback"))
+    check_choice("track", track, TRACKS)
     suspicious = []
     for last in rounds:
         decisions = [_decision_at(factory, task, track, seed, last, n) for n in range(forks + 1)]

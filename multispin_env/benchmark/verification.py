@@ -150,9 +150,6 @@ def _check_rules(folder: Path, trust_pickles: bool) -> Entry:
     try:
         entry = Entry.load(folder)
         entry.load_suite()
-    except ValueError as error:
-        raise RejectionError(str(error)) from error
-    try:
         present = hash_files(folder)
     except ValueError as error:
         raise RejectionError(str(error)) from error

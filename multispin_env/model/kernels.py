@@ -614,14 +614,11 @@ def deadline_search(
                     improved = True
                     best[:] = drafts
                     break
-    nobody = value_of(float(num_devices), verification_s, price)
-    if nobody >= best_value:
-        best_value = nobody
+    if value_of(float(num_devices), verification_s, price) >= best_value:
         best[:] = 0
     until(best_deadline_s, token_s, max_draft_length, best_length)
     for k in range(num_devices):
         best_length[k] *= best[k]
-    return best_value
 
 
 @compiled
