@@ -23,9 +23,8 @@ import tyro
 from tqdm import tqdm
 
 from multispin_env import Scenario, solvers
-from multispin_env.devices import DeviceLaw
 from multispin_env.solvers import CorrectionProblem, UploadProblem
-from multispin_env.solvers.problems import pose
+from multispin_env.solvers.problems import draw
 
 SAMPLES = 128
 CORRECTION: dict[str, Callable[[Any], Any]] = {
@@ -132,26 +131,22 @@ def expected(problem: CorrectionProblem, decision: Any) -> float:
     return problem.goodput(decision.draft_length, exact=True)
 
 
-def draw(setting: Setting) -> Iterator[CorrectionProblem | UploadProblem]:
+def rounds_of(setting: Setting) -> Iterator[CorrectionProblem | UploadProblem]:
     """Rounds with fresh devices and fading; in uploads at least one token, as in paper A."""
     scenario = Scenario.load(setting.scenario, setting.overrides)
-    law, generator = DeviceLaw(scenario), np.random.default_rng(20260604)
+    generator = np.random.default_rng(20260604)
     for _ in range(setting.rounds):
-        devices = law(generator.random((3, scenario.num_devices)))
-        gain = devices.mean_gain * generator.standard_exponential(scenario.num_devices)
-        yield pose(
-            scenario, devices.acceptance_rate, devices.token_latency_s, gain, min_draft_length=1
-        )
+        yield draw(scenario, generator, min_draft_length=1)
 
 
 def measure(setting: Setting) -> tuple[list[Row], dict[str, list[float]]]:
     """A row for each solver, and the losses of all rounds [%]."""
     losses: dict[str, list[float]] = {name: [] for name in setting.solvers}
     seconds = dict.fromkeys(setting.solvers, 0.0)
-    first = next(draw(setting))
+    first = next(rounds_of(setting))
     for solve in setting.solvers.values():
         solve(first)  # compiled, and the outcomes drawn
-    for problem in draw(setting):
+    for problem in rounds_of(setting):
         optimum = setting.optimum(problem)
         for name, solve in setting.solvers.items():
             start = time.perf_counter()

@@ -31,9 +31,8 @@ import tyro
 import multispin_env
 from multispin_env import solvers
 from multispin_env.core import Core
-from multispin_env.devices import DeviceLaw
 from multispin_env.model import kernels
-from multispin_env.solvers.problems import pose
+from multispin_env.solvers.problems import draw
 from multispin_env.spaces import CONTROLS
 from multispin_env.vector_env import MultiSpinVectorEnv
 
@@ -198,13 +197,8 @@ def breakdown(num_envs: int, steps: int) -> dict[str, float]:
 def drawn_problems(scenario: str, num_devices: int, count: int) -> list[Any]:
     """Rounds of a scenario, as the solvers see them."""
     loaded = multispin_env.Scenario.load(scenario, {"num_devices": num_devices})
-    law, generator = DeviceLaw(loaded), np.random.default_rng(0)
-    problems = []
-    for _ in range(count):
-        devices = law(generator.random((3, num_devices)))
-        gain = devices.mean_gain * generator.standard_exponential(num_devices)
-        problems.append(pose(loaded, devices.acceptance_rate, devices.token_latency_s, gain))
-    return problems
+    generator = np.random.default_rng(0)
+    return [draw(loaded, generator) for _ in range(count)]
 
 
 def solver_times(quick: bool) -> dict[str, float]:

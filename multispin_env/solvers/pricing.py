@@ -8,11 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from multispin_env.devices import DeviceLaw
 from multispin_env.model.acceptance import expected_tokens
 from multispin_env.scenario import Scenario
 from multispin_env.solvers import corrections, uploads
-from multispin_env.solvers.problems import CorrectionProblem, Problem, pose
+from multispin_env.solvers.problems import CorrectionProblem, Problem, draw
 
 REFERENCE_ROUNDS: Final = 64  # rounds that a reference averages over
 REFERENCE_SEED: Final = 20260604
@@ -86,9 +85,6 @@ def _uniform_goodputs(problem: Problem) -> np.ndarray:
 
 def _rounds(scenario: Scenario) -> Iterator[Problem]:
     """The rounds that a reference averages over."""
-    law, generator = DeviceLaw(scenario), np.random.default_rng(REFERENCE_SEED)
+    generator = np.random.default_rng(REFERENCE_SEED)
     for _ in range(REFERENCE_ROUNDS):
-        devices = law(generator.random((3, scenario.num_devices)))
-        fading = generator.standard_exponential(scenario.num_devices)
-        gain = devices.mean_gain * (fading if scenario.channel.fading == "rayleigh" else 1.0)
-        yield pose(scenario, devices.acceptance_rate, devices.token_latency_s, gain)
+        yield draw(scenario, generator)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from multispin_env.devices import DeviceLaw
 from multispin_env.model import correction, upload
 from multispin_env.model.acceptance import expected_tokens, rejection_probability, run_length
 from multispin_env.model.channel import snr_from_db
@@ -402,6 +403,14 @@ def pose(
         max_draft_length=scenario.max_draft_length,
         min_draft_length=min_draft_length,
     )
+
+
+def draw(scenario: Scenario, generator: np.random.Generator, min_draft_length: int = 0) -> Problem:
+    """The problem of a random round: fresh devices and a fresh channel."""
+    devices = DeviceLaw(scenario)(generator.random((3, scenario.num_devices)))
+    fading = generator.standard_exponential(scenario.num_devices)
+    gain = devices.mean_gain * (fading if scenario.channel.fading == "rayleigh" else 1.0)
+    return pose(scenario, devices.acceptance_rate, devices.token_latency_s, gain, min_draft_length)
 
 
 def pose_observed(scenario: Scenario, observation: Mapping[str, Any]) -> Problem:
