@@ -213,6 +213,8 @@ class Pack:
     """Rounds that each run was trained for."""
     description: str = ""
     """What the policy does and knows."""
+    training: str = ""
+    """The command that trains it."""
     attach: tuple[Path, ...] = ()
     """Further files that the policy's file needs, such as weights."""
 
@@ -225,6 +227,7 @@ class Pack:
             division=self.division,
             training_rounds=self.training_rounds,
             description=self.description,
+            training=self.training,
             attach=self.attach,
         )
         print(f"{self.entry}: {entry.name}, {len(entry.files)} files")
@@ -311,8 +314,8 @@ class Build:
                 return f"was rejected: {benchmark.Verification.load(folder).reason}"
             if line.name in [other.name for other in lines]:
                 return f"another entry is called {line.name}"
-            for task, reference in references.items():
-                line.runs_on(task, reference)
+            for task in entry.chosen_tasks():
+                line.runs_on(task.name, references[task.name])
         except (ValueError, OSError, KeyError) as error:
             return str(error)
         lines.append(line)

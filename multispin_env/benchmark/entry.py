@@ -24,7 +24,7 @@ import tomli_w
 
 from multispin_env.benchmark import suite as suites
 from multispin_env.benchmark.results import Plan, Results, read_results
-from multispin_env.benchmark.suite import Suite
+from multispin_env.benchmark.suite import Suite, Task
 
 DIVISIONS: Final = ("analytical", "learned-closed", "open")
 #: Limits of the division learned-closed.
@@ -51,6 +51,9 @@ class Entry:
         training_rounds: rounds of all training, of each run.
         policy: `FILE.py:FUNCTION` inside the entry, or `MODULE:FUNCTION` of an installed package.
         runs: options of the policy in each run, by the run's name (letters, digits, '_' and '-').
+        tasks: what was played of the suite; all if empty. A part of the suite is shown task by task,
+            without a rank.
+        training: the command that trains the policy.
         files: SHA-256 of every file.
     """
 
@@ -67,6 +70,8 @@ class Entry:
     policy: str
     runs: Mapping[str, Mapping[str, Any]]
     description: str = ""
+    tasks: tuple[str, ...] = ()
+    training: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,8 +100,8 @@ class Entry:
     def _check_types(self) -> None:
         kinds: dict[str, tuple[type, ...]] = {
             **dict.fromkeys(("name", "division", "track", "suite", "suite_sha256"), (str,)),
-            **dict.fromkeys(("split", "value", "policy", "description"), (str,)),
-            **dict.fromkeys(("authors",), (tuple,)),
+            **dict.fromkeys(("split", "value", "policy", "description", "training"), (str,)),
+            **dict.fromkeys(("authors", "tasks"), (tuple,)),
             **dict.fromkeys(("runs", "files"), (Mapping,)),
             "decision_time_ms": (int, float),
             "training_rounds": (int,),
@@ -106,9 +111,10 @@ class Entry:
             if not isinstance(value, allowed) or isinstance(value, bool):
                 names = " or ".join(kind.__name__ for kind in allowed)
                 raise ValueError(f"{key} = {value!r}: must be of type {names}")
-        for author in self.authors:
-            if not isinstance(author, str):
-                raise ValueError(f"authors lists {author!r}: must be text")
+        for key in ("authors", "tasks"):
+            for text in getattr(self, key):
+                if not isinstance(text, str):
+                    raise ValueError(f"{key} lists {text!r}: must be text")
 
     def _check_division(self) -> None:
         if self.division == "analytical" and self.training_rounds > 0:
@@ -140,7 +146,16 @@ class Entry:
             self.split,
             self.value,
             self.decision_time_ms,
+            self.tasks,
         )
+
+    def chosen_tasks(self) -> list[Task]:
+        """The tasks that were played, in the suite's order.
+
+        Raises:
+            ValueError: the suite has no task of a name.
+        """
+        return self.plan(next(iter(self.runs))).chosen_tasks()
 
     def load_suite(self) -> Suite:
         """The suite.
@@ -165,15 +180,16 @@ class Entry:
         path = Path(folder) / "entry.toml"
         try:
             data = tomllib.loads(path.read_text("utf8"))
-            if isinstance(data["authors"], list):
-                data["authors"] = tuple(data["authors"])
+            for key in ("authors", "tasks"):
+                if isinstance(data.get(key), list):
+                    data[key] = tuple(data[key])
             return cls(**data)
         except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     def save(self, folder: Path) -> None:
         """Write entry.toml."""
-        data = asdict(self) | {"authors": list(self.authors)}
+        data = asdict(self) | {"authors": list(self.authors), "tasks": list(self.tasks)}
         (folder / "entry.toml").write_text(tomli_w.dumps(data), "utf8")
 
 
@@ -186,6 +202,7 @@ def pack(
     division: str = "open",
     training_rounds: int = 0,
     description: str = "",
+    training: str = "",
     attach: Sequence[str | Path] = (),
 ) -> Entry:
     """Make an entry of finished results.
@@ -194,7 +211,7 @@ def pack(
         results: folders of results by the name of the run; their plans may differ in the options of
             the policy only, and cover all tasks.
         folder: of the entry; must not exist.
-        name, authors, division, training_rounds, description: see :class:`Entry`.
+        name, authors, division, training_rounds, description, training: see :class:`Entry`.
         attach: further files that the policy needs (weights), copied beside its file.
 
     Raises:
@@ -208,12 +225,14 @@ def pack(
     first = next(iter(loaded.values())).plan
     for run, result in loaded.items():
         plan = result.plan
-        same = ("suite", "policy", "track", "split", "value", "decision_time_ms")
+        same = ("suite", "policy", "track", "split", "value", "decision_time_ms", "tasks")
         for key in same:
             if getattr(plan, key) != getattr(first, key):
                 raise ValueError(f"run {run!r} differs in {key}: {getattr(plan, key)!r}")
-        if plan.tasks or plan.episodes is not None:
-            raise ValueError(f"run {run!r} covers only a part of the suite: evaluate all of it")
+        if plan.episodes is not None:
+            raise ValueError(
+                f"run {run!r} covers only {plan.episodes} episodes of a task: evaluate all of them"
+            )
     source, _, function = first.policy.rpartition(":")
     local = source.endswith(".py")
     copies = [Path(source), *map(Path, attach)] if local else [Path(path) for path in attach]
@@ -233,6 +252,8 @@ def pack(
         policy=f"{Path(source).name}:{function}" if local else first.policy,
         runs={run: dict(result.plan.options) for run, result in loaded.items()},
         description=description,
+        tasks=first.tasks,
+        training=training,
     )
     for path in copies:
         if not path.is_file():

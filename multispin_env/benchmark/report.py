@@ -28,6 +28,7 @@ class Line:
     status: str  #: verified, replayed, rejected or self-reported
     results: Sequence[Results]  #: of each run (training seed)
     decision_ms: float | None = None  #: as measured by the verifier
+    entry: Entry | None = None  #: unless these are results that are no entry yet
 
     @classmethod
     def of_entry(cls, folder: str | Path) -> Line:
@@ -41,6 +42,7 @@ class Line:
             status,
             [load_run(folder, entry, run) for run in entry.runs],
             None if found is None else found.decision_ms,
+            entry,
         )
 
     @classmethod

@@ -150,6 +150,7 @@ def _check_rules(folder: Path, trust_pickles: bool) -> Entry:
     try:
         entry = Entry.load(folder)
         entry.load_suite()
+        entry.chosen_tasks()
         present = hash_files(folder)
     except ValueError as error:
         raise RejectionError(str(error)) from error
@@ -204,16 +205,16 @@ def replay(folder: str | Path, entry: Entry, run: str) -> None:
     Raises:
         RejectionError: a number does not follow from the actions, or an episode is missing.
     """
-    suite = entry.load_suite()
+    tasks = entry.chosen_tasks()
     try:
         stated = load_run(folder, entry, run)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise RejectionError(f"{run}: {error}") from error
-    expected_rows = sum(len(task.seeds(entry.split, None, entry.value)) for task in suite.tasks)
+    expected_rows = sum(len(task.seeds(entry.split, None, entry.value)) for task in tasks)
     if len(stated.rows) != expected_rows:
         raise RejectionError(f"{run}/episodes.csv has {len(stated.rows)} rows, not {expected_rows}")
     rows = iter(stated.rows)
-    for task in suite.tasks:
+    for task in tasks:
         env = task.make(entry.track)
         try:
             stored = stated.episode_actions(task.name)
@@ -263,7 +264,6 @@ def _close(told: str, value: str) -> bool:
 def _rerun(folder: Path, entry: Entry, run: str) -> float:
     """Rerun a policy apart from everything else; returns the measured time of a decision [ms]."""
     stated = load_run(folder, entry, run)
-    suite = entry.load_suite()
     seconds: list[float] = []
     fresh_seconds: list[float] = []
     doubts: dict[str, float] = {}
@@ -276,7 +276,7 @@ def _rerun(folder: Path, entry: Entry, run: str) -> float:
         with IsolatedPolicy(
             Path(name), entry.policy, entry.runs[run], _absolute(entry.suite), entry.track
         ) as policy:
-            for task in suite.tasks:
+            for task in entry.chosen_tasks():
                 env = task.make(entry.track)
                 seeds = task.seeds(entry.split, None, entry.value)
                 stored = stated.episode_actions(task.name)

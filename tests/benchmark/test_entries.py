@@ -3,6 +3,7 @@
 import hashlib
 import random
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -469,12 +470,10 @@ def test_packing_refuses_what_does_not_belong_together(work, tmp_path):
     arguments = {"name": "A", "authors": ["B"]}
     with pytest.raises(ValueError, match="exists already"):
         benchmark.pack({"run-0": work / "results"}, work / "entry", **arguments)
-    part = Plan(
-        str(work / "small.toml"), "baselines:portfolio", {"name": "papers"}, tasks=("draft",)
-    )
+    part = Plan(str(work / "small.toml"), "baselines:portfolio", {"name": "papers"}, episodes=2)
     list(run(part, tmp_path / "part"))
     for results, message in (
-        ({"a": tmp_path / "part"}, "covers only a part"),
+        ({"a": tmp_path / "part"}, "covers only 2 episodes"),
         ({"a": work / "results", "b": tmp_path / "part"}, "run 'b' differs in policy"),
         ({"a": tmp_path / "none"}, "no finished results"),
     ):
@@ -488,6 +487,31 @@ def test_packing_refuses_what_does_not_belong_together(work, tmp_path):
             **arguments,
         )
     assert not (tmp_path / "entry").exists()
+
+
+def test_an_entry_may_cover_a_part_of_the_suite(work, tmp_path):
+    suite = str(work / "small.toml")
+    plan = Plan(suite, "baselines:make", {"name": "deadline"}, tasks=("draft",))
+    list(run(replace(plan, decision_time_ms=500.0), tmp_path / "results"))
+    command = "python train.py --seed 3"
+    packed = benchmark.pack(
+        {"run-0": tmp_path / "results"},
+        tmp_path / "entries" / "part",
+        name="Part",
+        authors=["A"],
+        training=command,
+    )
+    assert packed.tasks == ("draft",)
+    loaded = Entry.load(tmp_path / "entries" / "part")
+    assert (loaded.tasks, loaded.training) == (("draft",), command)
+    outcome = benchmark.verify(tmp_path / "entries" / "part")
+    assert outcome.status == "verified", outcome.reason
+    references = load_references(benchmark.load(suite), path=work / "references.json")
+    built = report.build([Line.of_entry(tmp_path / "entries" / "part")], references)
+    assert built.standings == []  # no rank without all tasks
+    assert [row.task for row in built.rows] == ["draft"]
+    with pytest.raises(ValueError, match="task = 'darft': must be one of"):
+        replace(loaded, tasks=("darft",)).chosen_tasks()
 
 
 def test_several_runs_make_one_line(work, tmp_path):
