@@ -51,8 +51,8 @@ class Entry:
         training_rounds: rounds of all training, of each run.
         policy: `FILE.py:FUNCTION` inside the entry, or `MODULE:FUNCTION` of an installed package.
         runs: options of the policy in each run, by the run's name (letters, digits, '_' and '-').
-        tasks: what was played of the suite; all if empty. A part of the suite is shown task by task,
-            without a rank.
+        tasks: what was played; all of the suite if empty. A part is shown task by task, without a
+            rank.
         training: the command that trains the policy.
         files: SHA-256 of every file.
     """
