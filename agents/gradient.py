@@ -121,28 +121,11 @@ def train(
 
 def _lanes(scenarios: Sequence[Scenario], decisions: int) -> gym.vector.VectorEnv[Any, Any, Any]:
     """`decisions` lanes for each scenario; all episodes end together, after 16 rounds."""
-    base = _flat(scenarios[0].to_dict())
-    overrides = []
-    for scenario in scenarios:
-        changed = {k: v for k, v in _flat(scenario.to_dict()).items() if base.get(k) != v}
-        changed["episode.rounds"] = EPISODE_ROUNDS
-        overrides += [changed] * decisions
+    short = [Scenario.load(scenario, {"episode.rounds": EPISODE_ROUNDS}) for scenario in scenarios]
     return gym.make_vec(
         "multispin/DraftLength-v0",
-        num_envs=len(overrides),
-        scenario=scenarios[0],
-        overrides=overrides,
+        num_envs=len(short) * decisions,
+        scenario=[scenario for scenario in short for _ in range(decisions)],
         reward="tokens",
         autoreset_mode="DISABLED",
     )
-
-
-def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, dict) and key not in ("tasks",):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

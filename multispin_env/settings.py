@@ -30,24 +30,34 @@ DraftPolicyLike = int | Sequence[int] | str | Callable[[Observation], Any]
 def load_scenarios(
     control: Control,
     num_cells: int,
-    scenario: ScenarioLike | None,
+    scenario: ScenarioLike | Sequence[ScenarioLike] | None,
     overrides: Overrides | Sequence[Overrides] | None,
 ) -> list[Scenario]:
-    """One scenario a cell (the control's default if None), with overrides for all or for each.
+    """One scenario a cell: one and its overrides for all, or a list with one for each.
+
+    Args:
+        control: has the default scenario, and says which protocols fit.
+        num_cells: how many are needed.
+        scenario, overrides: as given to the environment.
 
     Raises:
         ValueError: the protocol does not fit the control, or the cells differ in shape.
     """
     scenario = control.scenario if scenario is None else scenario
-    if isinstance(overrides, Sequence):
-        if len(overrides) != num_cells:
+    listed = isinstance(scenario, Sequence) and not isinstance(scenario, str)
+    for name, given in (("scenario", scenario if listed else None), ("overrides", overrides)):
+        if isinstance(given, Sequence) and len(given) != num_cells:
             raise ValueError(
-                f"overrides lists {len(overrides)} entries: must be one for each of "
-                f"{num_cells} environments, or one mapping for all"
+                f"{name} lists {len(given)} entries: must be one for each of "
+                f"{num_cells} environments, or one for all"
             )
-        scenarios = [Scenario.load(scenario, entry) for entry in overrides]
-    else:
-        scenarios = [Scenario.load(scenario, overrides)] * num_cells
+    base: Sequence[Any] = scenario if listed else [scenario] * num_cells  # type: ignore[assignment]
+    changes = overrides if isinstance(overrides, Sequence) else [overrides] * num_cells
+    loaded: dict[tuple[int, int], Scenario] = {}  # cells that share a scenario share the object
+    for b, c in zip(base, changes):
+        if (id(b), id(c)) not in loaded:
+            loaded[id(b), id(c)] = Scenario.load(b, c)
+    scenarios = [loaded[id(b), id(c)] for b, c in zip(base, changes)]
     first = scenarios[0]
     for n, other in enumerate(scenarios):
         if other.protocol not in control.protocols:
@@ -58,8 +68,8 @@ def load_scenarios(
         for name in ("protocol", "num_devices", "max_draft_length"):
             if getattr(other, name) != getattr(first, name):
                 raise ValueError(
-                    f"overrides[{n}]: {name} = {getattr(other, name)!r} differs from "
-                    f"{getattr(first, name)!r} of overrides[0]; all environments must agree in it"
+                    f"environment {n}: {name} = {getattr(other, name)!r} differs from "
+                    f"{getattr(first, name)!r} of environment 0; all must agree in it"
                 )
     return scenarios
 

@@ -49,8 +49,8 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
     The arguments are those of the scalar environments, and
 
     * `num_envs`: how many cells.
-    * `overrides`: one mapping for all, or a list with one for each cell, to train over different
-      physics at once (equal numbers of devices and longest drafts).
+    * `scenario`, `overrides`: one for all, or a list with one for each cell, to train over
+      different physics at once (equal numbers of devices and longest drafts).
     * `autoreset_mode`: a :class:`gymnasium.vector.AutoresetMode`, its name or its value.
     * `regret`: solved lane by lane, about a millisecond each.
     * a callable `reward` gets the batched info of the lanes that played (arrays [n] and [n, K])
@@ -73,7 +73,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
     def __init__(
         self,
         num_envs: int = 1,
-        scenario: ScenarioLike | None = None,
+        scenario: ScenarioLike | Sequence[ScenarioLike] | None = None,
         *,
         overrides: Overrides | Sequence[Overrides] | None = None,
         reward: Reward = "margin",

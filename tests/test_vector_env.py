@@ -168,6 +168,21 @@ def test_each_lane_has_the_price_of_its_scenario():
     assert expected[0] != expected[1]
 
 
+def test_lanes_may_have_scenarios_and_overrides_of_their_own():
+    overrides = [{"num_devices": 3}, {"num_devices": 3, "radio.uplink_power_dbm": 10}]
+    envs = gym.make_vec(
+        IDS[0], num_envs=2, scenario=["qwen2.5", "deepseek-r1"], overrides=overrides, price=50.0
+    )
+    sync = gym.vector.SyncVectorEnv(
+        [
+            lambda s=s, o=o: gym.make(IDS[0], scenario=s, overrides=o, price=50.0)
+            for s, o in zip(("qwen2.5", "deepseek-r1"), overrides)
+        ]
+    )
+    ours = rollout(envs, 100, 1, AutoresetMode.NEXT_STEP)
+    assert same(plain(ours), plain(rollout(sync, 100, 1, AutoresetMode.NEXT_STEP)))
+
+
 def test_callable_reward_and_draft_policy_are_batched():
     calls = []
 
@@ -361,7 +376,9 @@ def test_stepping_needs_running_episodes():
         ({"num_envs": 0}, "num_envs = 0"),
         ({"autoreset_mode": "never"}, "autoreset_mode = 'never'.*NEXT_STEP"),
         ({"overrides": [{}]}, "overrides lists 1 entries"),
-        ({"overrides": [{}, {"num_devices": 3}]}, r"overrides\[1\]: num_devices = 3"),
+        ({"overrides": [{}, {"num_devices": 3}]}, "environment 1: num_devices = 3"),
+        ({"scenario": ["qwen2.5"]}, "scenario lists 1 entries"),
+        ({"scenario": ["qwen2.5", "llama2"]}, "environment 1: protocol = 'upload'"),
         ({"render_mode": "rgb_array"}, "render_mode"),
         ({"reward": "money"}, "reward = 'money'"),
         ({"price": -1.0}, "price = -1.0"),
