@@ -10,13 +10,17 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save_model
+from torch import nn
 
 from agents.features import MAX_LENGTH, Reader
 from agents.networks import NETWORKS, Network
+from agents.sb3 import SB3Policy
 from baselines import Context, Policy
 from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
 
+#: What a card calls a policy of Stable-Baselines3.
+SB3: Final = "sb3"
 #: The shipped weights, a folder an agent.
 WEIGHTS: Final = Path(__file__).parent / "weights"
 
@@ -80,11 +84,11 @@ class NetworkPolicy(Policy):
         return np.concatenate(list(parts.values()), axis=1)
 
 
-def save(network: Network, path: str | Path, card: Mapping[str, Any]) -> None:
+def save(module: nn.Module, path: str | Path, card: Mapping[str, Any]) -> None:
     """Write weights, and what is to be known about them (JSON) beside."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({key: value.contiguous() for key, value in network.state_dict().items()}, path)
+    save_model(module, str(path))
     path.with_suffix(".json").write_text(json.dumps(card, indent=2) + "\n", "utf8")
 
 
@@ -111,28 +115,45 @@ def list_agents() -> list[str]:
     return sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
 
 
-def load(name: str, env: Any) -> NetworkPolicy:
+def load(name: str | Path, env: Any) -> Policy:
     """A trained agent as the policy of an environment.
 
     Args:
-        name: a shipped agent (:func:`list_agents`), or a folder of weights.
+        name: a shipped agent (:func:`list_agents`), a folder of weights, or one file of weights
+            with its card (JSON) beside it.
         env: what it shall control, as for :func:`baselines.make`.
 
     Raises:
         ValueError: no such agent, or it has no weights for this control and protocol.
     """
-    folder = WEIGHTS / name if name in list_agents() else Path(name)
+    folder = WEIGHTS / name if str(name) in list_agents() else Path(name)
+    context = Context.of(env)
+    if folder.is_file():
+        return _of_file(folder, context)
     if not folder.is_dir():
         names = ", ".join(map(repr, list_agents()))
-        raise ValueError(f"name = {name!r}: must be one of {names}, or a folder of weights")
-    context = Context.of(env)
+        raise ValueError(f"name = {str(name)!r}: must be one of {names}, a folder or a file")
+    if (folder / f"{SB3}.safetensors").is_file():
+        return _of_file(folder / f"{SB3}.safetensors", context)
     networks = {}
     for network in networks_for(context):
         path = folder / f"{network}.safetensors"
         if not path.is_file():
             raise ValueError(
-                f"name = {name!r}: has no {path.name}, which {context.control.id} with the "
+                f"name = {str(name)!r}: has no {path.name}, which {context.control.id} with the "
                 f"{context.scenario.protocol} protocol needs"
             )
         networks[network] = load_network(network, path)
     return NetworkPolicy(context, networks)
+
+
+def _of_file(path: Path, context: Context) -> Policy:
+    """The policy of one file of weights, as its card says."""
+    try:
+        card = json.loads(path.with_suffix(".json").read_text("utf8"))
+        kind = card["network"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"path = {path}: must have its card, a JSON file, beside it") from error
+    if kind == SB3:
+        return SB3Policy.load(path, card, context)
+    return NetworkPolicy(context, {kind: load_network(kind, path)})

@@ -1,28 +1,41 @@
-"""Presets, and training by them: imitation, policy gradient, or one after the other."""
+"""Presets, and training by them: imitation, policy gradient, one after the other, or SB3."""
 
 from __future__ import annotations
 
+import json
 import platform
 import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import configure
 
-from agents import gradient, imitation
+from agents import gradient, imitation, policy
 from agents.imitation import Domain
 from agents.networks import NETWORKS, Network
-from agents.policy import NetworkPolicy, save
-from baselines import Context
+from agents.policy import NetworkPolicy
+from agents.sb3 import SB3Policy, learner
+from agents.vec_env import make_vec_env
+from baselines import Context, Policy
 from multispin_env import benchmark
 from multispin_env.benchmark import Reference, statistics
 from multispin_env.scenario import Scenario
 
 PRESETS: Final = Path(__file__).parent / "presets"
+#: Steps between two numbers of a curve; rounds of a network, and rounds of Stable-Baselines3
+#: between two checkpoints.
+LOG_STEPS: Final = 100
+SB3_ROUNDS: Final = 16_384
+#: Training episodes behind the goodput that is shown meanwhile.
+TRAIN_EPISODES: Final = 32
+
+Trained = Network | BaseAlgorithm
 
 
 @dataclass(frozen=True)
@@ -47,37 +60,73 @@ class Gradient:
 
 
 @dataclass(frozen=True)
+class SB3:
+    """Learning by one of Stable-Baselines3's algorithms.
+
+    Every lane plays one of the preset's tasks, in turn. See :func:`agents.learner` and
+    :func:`agents.make_vec_env` for the options.
+    """
+
+    algorithm: str
+    equivariant: bool
+    rounds: int
+    lanes: int = 64
+    deadline: bool = False
+    clip_reward: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Preset:
     """What is trained, on what, and how; a TOML file in agents/presets.
 
     Args:
         name: of a shipped one, or the path of the file.
-        network: a key of :data:`agents.networks.NETWORKS`.
         agent: whose weights these are.
         tasks: of `core-2026`, whose dev episodes the result is scored on.
-        domain: the scenarios to train on.
-        imitation, gradient: the stages, in this order; at least one.
+        network: a key of :data:`agents.networks.NETWORKS`, or `sb3`.
+        domain: the scenarios to train a network on; `sb3` plays the tasks.
+        imitation, gradient: the stages of a network, in this order; at least one.
+        sb3: the only stage of `sb3`.
     """
 
     name: str
-    network: str
     agent: str
     tasks: tuple[str, ...]
-    domain: Domain
+    network: str = policy.SB3
+    domain: Domain = field(default_factory=lambda: Domain((), {}))
     imitation: Imitation | None = None
     gradient: Gradient | None = None
+    sb3: SB3 | None = None
 
     def __post_init__(self) -> None:
-        if self.network not in NETWORKS:
-            raise ValueError(f"network = {self.network!r}: must be one of {list(NETWORKS)}")
-        if self.imitation is None and self.gradient is None:
-            raise ValueError(f"preset {self.name!r} has no stage: must have one")
+        if self.network not in (*NETWORKS, policy.SB3):
+            names = [*NETWORKS, policy.SB3]
+            raise ValueError(f"network = {self.network!r}: must be one of {names}")
+        stages = self.imitation or self.gradient
+        if bool(stages) == bool(self.sb3) or bool(self.sb3) != (self.network == policy.SB3):
+            raise ValueError(
+                f"preset {self.name!r}: must have a table [sb3], or a network, a domain, and "
+                "[imitation], [gradient] or both"
+            )
         if self.gradient is not None and self.network != "draft":
             raise ValueError(f"network = {self.network!r}: the policy gradient trains 'draft' only")
+        if not self.tasks:
+            raise ValueError("tasks is empty: must name tasks of core-2026")
+        for name in self.tasks:
+            benchmark.load("core-2026").task(name)
+
+    @property
+    def training_rounds(self) -> int:
+        """Rounds that a training plays, each labelled state counted as one."""
+        labelled = self.imitation.states if self.imitation else 0
+        g = self.gradient
+        played = g.updates * g.groups * g.decisions if g else 0
+        return labelled + played + (self.sb3.rounds if self.sb3 else 0)
 
     @classmethod
-    def load(cls, preset: str | Path) -> Preset:
-        """A shipped preset by name, or a TOML file.
+    def load(cls, preset: str | Path, tasks: Sequence[str] = ()) -> Preset:
+        """A shipped preset by name, or a TOML file; `tasks` instead of its own.
 
         Raises:
             ValueError: no such preset, or a malformed file.
@@ -89,27 +138,27 @@ class Preset:
             raise ValueError(f"preset = {str(preset)!r}: must be one of {names}, or a TOML file")
         data = tomllib.loads(path.read_text("utf8"))
         try:
-            domain = data.pop("domain")
-            sizes = {int(size): float(share) for size, share in domain["num_devices"].items()}
-            ranges = {key: (low, high) for key, (low, high) in domain.get("ranges", {}).items()}
-            first, second = data.pop("imitation", None), data.pop("gradient", None)
-            return cls(
-                name=str(preset),
-                domain=Domain(tuple(domain["scenarios"]), sizes, ranges),
-                tasks=tuple(data.pop("tasks")),
-                imitation=None if first is None else Imitation(**first),
-                gradient=None if second is None else Gradient(**second),
-                **data,
-            )
+            stages: dict[str, Any] = {
+                key: kind(**data.pop(key))
+                for key, kind in (("imitation", Imitation), ("gradient", Gradient), ("sb3", SB3))
+                if key in data
+            }
+            if "domain" in data:
+                domain = data.pop("domain")
+                sizes = {int(size): float(share) for size, share in domain["num_devices"].items()}
+                ranges = {key: (low, high) for key, (low, high) in domain.get("ranges", {}).items()}
+                stages["domain"] = Domain(tuple(domain["scenarios"]), sizes, ranges)
+            data["tasks"] = tuple(tasks or data["tasks"])
+            return cls(name=str(preset), **stages, **data)
         except (KeyError, TypeError) as error:
             raise ValueError(f"preset = {str(preset)!r}: malformed: {error}") from error
 
 
 @dataclass(frozen=True)
 class Update:
-    """How far a training is: numbers to show and to log."""
+    """How far a training is: numbers to show and to log, at some of the steps."""
 
-    stage: str  #: labels, imitation or gradient
+    stage: str  #: labels, imitation, gradient or the algorithm's name
     step: int
     of: int
     numbers: dict[str, float]
@@ -117,16 +166,33 @@ class Update:
 
 def train(
     preset: Preset, seed: int, *, checkpoints: Path | None = None, workers: int = 2
-) -> Iterator[tuple[Update, Network]]:
-    """Train a network by a preset; yields after every step, with the network as it is.
+) -> Iterator[tuple[Update, Trained]]:
+    """Train by a preset; yields after every step, with what is trained as it is.
+
+    At every tenth of a stage the numbers have `goodput` on training episodes of the first task,
+    and the `reference` of that task [tokens/s].
 
     Args:
         preset: what to do.
         seed: the result is a function of it.
-        checkpoints: a folder; a training that was interrupted goes on from there.
+        checkpoints: a folder; a training that was interrupted goes on from there (Stable-Baselines3
+            with new episodes, so that only an uninterrupted one is repeatable).
         workers: processes that label states.
     """
     torch.manual_seed(seed)
+    stages = _train_sb3 if preset.sb3 is not None else _train_network
+    reached = ""
+    for update, trained in stages(preset, seed, checkpoints, workers):
+        tenth = f"{update.stage} {10 * update.step // update.of}"
+        if tenth != reached and update.stage != "labels":
+            reached = tenth
+            update.numbers.update(_training_score(preset, trained))
+        yield update, trained
+
+
+def _train_network(
+    preset: Preset, seed: int, checkpoints: Path | None, workers: int
+) -> Iterator[tuple[Update, Network]]:
     network = NETWORKS[preset.network]()
     files = {
         stage: None if checkpoints is None else checkpoints / f"{stage}.pt"
@@ -148,7 +214,8 @@ def train(
             seed=seed,
             checkpoint=files["imitation"],
         ):
-            yield Update("imitation", step, stage.steps, {"loss": loss}), network
+            numbers = {"loss": loss} if step % LOG_STEPS == 0 else {}
+            yield Update("imitation", step, stage.steps, numbers), network
     if preset.gradient is not None:
         updates = preset.gradient
         for progress in gradient.train(
@@ -158,8 +225,67 @@ def train(
             checkpoint=files["gradient"],
             **asdict(updates),
         ):
-            numbers = {key: float(value) for key, value in asdict(progress).items()}
+            shown = progress.update % LOG_STEPS == 0
+            numbers = {"reward": progress.reward, "entropy": progress.entropy} if shown else {}
             yield Update("gradient", progress.update, updates.updates, numbers), network
+
+
+def _train_sb3(
+    preset: Preset, seed: int, checkpoints: Path | None, workers: int
+) -> Iterator[tuple[Update, BaseAlgorithm]]:
+    assert preset.sb3 is not None
+    stage = preset.sb3
+    suite = benchmark.load("core-2026")
+    tasks = [suite.task(name) for name in preset.tasks]
+    kinds = {(task.control.id, repr(sorted(task.arguments.items()))) for task in tasks}
+    if len(kinds) > 1:
+        raise ValueError(f"tasks = {preset.tasks}: must be of one environment")
+    lanes = [tasks[lane % len(tasks)].scenario for lane in range(stage.lanes)]
+    env = make_vec_env(
+        tasks[0].control.id,
+        len(lanes),
+        deadline=stage.deadline,
+        clip_reward=stage.clip_reward,
+        scenario=lanes,
+        **tasks[0].arguments,
+    )
+    options = {"equivariant": stage.equivariant, "seed": seed, **stage.options}
+    model: Any = learner(stage.algorithm, env, **options)
+    file = None if checkpoints is None else checkpoints / "model.zip"
+    if file is not None:
+        _claim(file.parent, preset, seed)
+        if file.is_file():
+            model = type(model).load(file, env)
+    env.seed(seed + model.num_timesteps)
+    if checkpoints is not None:
+        model.set_logger(configure(str(checkpoints / "log"), ["tensorboard"]))
+    while model.num_timesteps < stage.rounds:
+        rounds = min(SB3_ROUNDS, stage.rounds - model.num_timesteps)
+        model.learn(rounds, reset_num_timesteps=False)
+        if file is not None:
+            model.save(file)
+        step = min(model.num_timesteps, stage.rounds)
+        yield Update(stage.algorithm, step, stage.rounds, {}), model
+    yield Update(stage.algorithm, stage.rounds, stage.rounds, {}), model
+
+
+def _claim(folder: Path, preset: Preset, seed: int) -> None:
+    """Write down whose checkpoints are in a folder; refuse those of another training."""
+    identity = json.dumps(asdict(preset) | {"seed": seed}, indent=2) + "\n"
+    head = folder / "training.json"
+    if head.is_file() and head.read_text("utf8") != identity:
+        raise ValueError(f"{folder} is of another training: delete it, or choose a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    head.write_text(identity, "utf8")
+
+
+def _training_score(preset: Preset, trained: Trained) -> dict[str, float]:
+    """Goodput on training episodes of the first task, and its reference [tokens/s]."""
+    task = benchmark.load("core-2026").task(preset.tasks[0])
+    found = benchmark.evaluate(
+        factory_of(preset, trained), task, TRAIN_EPISODES, split="train", lanes=32, expected=False
+    )
+    return {"goodput": found.goodput, "reference": task.scenario.reference_goodput or float("nan")}
 
 
 def gradient_scenarios(domain: Domain, count: int, seed: int) -> list[Scenario]:
@@ -171,12 +297,16 @@ def gradient_scenarios(domain: Domain, count: int, seed: int) -> list[Scenario]:
     return [domain.draw(generator, size) for _ in range(min(count, 16))]
 
 
-def factory_of(network: Network, name: str) -> Callable[[Any], NetworkPolicy]:
-    """A policy factory of a single network."""
-    return lambda env: NetworkPolicy(Context.of(env), {name: network})
+def factory_of(preset: Preset, trained: Trained) -> Callable[[Any], Policy]:
+    """A policy factory of what a preset has trained."""
+    if isinstance(trained, Network):
+        return lambda env: NetworkPolicy(Context.of(env), {preset.network: trained})
+    assert preset.sb3 is not None
+    deadline = preset.sb3.deadline
+    return lambda env: SB3Policy(Context.of(env), trained.policy, deadline)
 
 
-def dev_scores(preset: Preset, network: Network) -> dict[str, dict[str, float]]:
+def dev_scores(preset: Preset, trained: Trained) -> dict[str, dict[str, float]]:
     """Goodput of the preset's tasks on their dev episodes, beside the reference's.
 
     Returns:
@@ -185,11 +315,10 @@ def dev_scores(preset: Preset, network: Network) -> dict[str, dict[str, float]]:
     """
     suite = benchmark.load("core-2026")
     references = benchmark.load_references(suite)
+    factory = factory_of(preset, trained)
     return {
         name: compare(
-            benchmark.evaluate(
-                factory_of(network, preset.network), suite.task(name), lanes=64, expected=False
-            ),
+            benchmark.evaluate(factory, suite.task(name), lanes=64, expected=False),
             references[name],
         )
         for name in preset.tasks
@@ -207,19 +336,31 @@ def compare(found: benchmark.Evaluation, reference: Reference) -> dict[str, floa
     }
 
 
-def finish(preset: Preset, network: Network, seed: int, folder: Path) -> dict[str, Any]:
-    """Score a trained network, and write weights and their card."""
+def finish(
+    preset: Preset, trained: Trained, seed: int, folder: Path, command: str
+) -> dict[str, Any]:
+    """Score what the command has trained, and write weights and their card."""
+    libraries = ["numpy", "torch", "safetensors"] + ["stable-baselines3"] * bool(preset.sb3)
     card = {
         "preset": preset.name,
         "agent": preset.agent,
         "network": preset.network,
+        **(_sb3_card(preset) if preset.sb3 else {}),
         "seed": seed,
-        "command": f"python scripts/train.py {preset.name} --seed {seed}",
-        "dev": dev_scores(preset, network),
+        "command": command,
+        "training_rounds": preset.training_rounds,
+        "dev": dev_scores(preset, trained),
         "versions": {
             "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("numpy", "torch", "safetensors")},
+            **{name: metadata.version(name) for name in libraries},
         },
     }
-    save(network, folder / f"{preset.network}.safetensors", card)
+    module = trained if isinstance(trained, Network) else trained.policy
+    policy.save(module, folder / f"{preset.network}.safetensors", card)
     return card
+
+
+def _sb3_card(preset: Preset) -> dict[str, Any]:
+    assert preset.sb3 is not None
+    stage = preset.sb3
+    return {key: getattr(stage, key) for key in ("algorithm", "equivariant", "deadline")}

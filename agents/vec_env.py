@@ -16,11 +16,17 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.wrappers.vector import TransformReward
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
-from multispin_env.wrappers import flat_action_space, unflatten_action
+from multispin_env.wrappers import (
+    deadline_action_space,
+    deadline_lengths,
+    flat_action_space,
+    unflatten_action,
+)
 
 
 class SB3VecEnv(VecEnv):
@@ -35,12 +41,13 @@ class SB3VecEnv(VecEnv):
 
     Args:
         env: made with `autoreset_mode="SAME_STEP"`.
+        deadline: actions are those of :class:`multispin_env.wrappers.DeadlineAction`.
 
     Raises:
-        ValueError: another autoreset mode.
+        ValueError: another autoreset mode, or deadlines where they do not fit.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+    def __init__(self, env: VectorEnv[Any, Any, Any], deadline: bool = False) -> None:
         mode = env.metadata.get("autoreset_mode")
         if mode is not AutoresetMode.SAME_STEP:
             raise ValueError(f"env has autoreset mode {mode}: must be made with 'SAME_STEP'")
@@ -50,6 +57,9 @@ class SB3VecEnv(VecEnv):
         action_space: spaces.Space[Any] = env.single_action_space
         if self._flat:
             action_space = flat_action_space(env.single_action_space)
+        self._deadline = deadline
+        if deadline:
+            action_space = deadline_action_space(env.single_action_space)
         super().__init__(env.num_envs, env.single_observation_space, action_space)
 
     def reset(self) -> VecEnvObs:
@@ -58,6 +68,7 @@ class SB3VecEnv(VecEnv):
             raise ValueError(f"options = {self._options!r}: these environments know none")
         seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds)
         observation, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
+        self._token_latency_s = observation["token_latency_s"]
         self.reset_infos = [{} for _ in range(self.num_envs)]
         self._reset_seeds()
         self._reset_options()
@@ -72,7 +83,11 @@ class SB3VecEnv(VecEnv):
         actions: Any = self._actions
         if self._flat:
             actions = unflatten_action(actions, self.env.single_action_space)
+        if self._deadline:
+            longest = self.env.unwrapped.scenario.max_draft_length  # type: ignore[attr-defined]
+            actions = deadline_lengths(actions, self._token_latency_s, longest)
         observation, rewards, terminated, truncated, infos = self.env.step(actions)
+        self._token_latency_s = observation["token_latency_s"]
         per_lane: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for lane in np.flatnonzero(truncated):
             per_lane[lane]["TimeLimit.truncated"] = True
@@ -118,7 +133,13 @@ class SB3VecEnv(VecEnv):
 
 
 def make_vec_env(
-    env_id: str, num_envs: int = 1, seed: int | None = None, **kwargs: Any
+    env_id: str,
+    num_envs: int = 1,
+    seed: int | None = None,
+    *,
+    deadline: bool = False,
+    clip_reward: float | None = None,
+    **kwargs: Any,
 ) -> VecMonitor:
     """A monitored SB3 environment of `num_envs` native lanes.
 
@@ -129,9 +150,16 @@ def make_vec_env(
         env_id: one of the ids of this project.
         num_envs: lanes.
         seed: of lane 0; None for a random one.
+        deadline: actions of DraftLength are a common deadline and who drafts until it, see
+            :class:`multispin_env.wrappers.DeadlineAction`.
+        clip_reward: clip rewards to +- this. A correction over a faded link may cost thousands of
+            tokens in a round; learners with a critic are better off with hundreds.
         kwargs: passed to the environment.
     """
     envs = gym.make_vec(env_id, num_envs=num_envs, autoreset_mode="SAME_STEP", **kwargs)
-    adapter = SB3VecEnv(envs)
+    if clip_reward is not None:
+        most = float(clip_reward)
+        envs = TransformReward(envs, lambda reward: np.clip(reward, -most, most))
+    adapter = SB3VecEnv(envs, deadline)
     adapter.seed(seed)
     return VecMonitor(adapter)

@@ -1,4 +1,4 @@
-"""Wrappers that give learners the flat spaces they like."""
+"""Wrappers that give learners the spaces they like."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, Final
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
+
+from multispin_env.model.latency import tokens_until
 
 #: Bandwidth share of a flat action's lower end, relative to the upper end.
 LEAST_SHARE: Final = 0.01
@@ -85,6 +88,62 @@ class FlattenBandwidth(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
                 f"action has shape {np.shape(action)}: must be {self.action_space.shape}"
             )
         return unflatten_action(action, self.env.action_space)
+
+
+def deadline_action_space(inner: spaces.Space[Any]) -> spaces.MultiDiscrete:
+    """`MultiDiscrete([gamma_max + 1] + [2] * K)`, for DraftLength's action space."""
+    if not isinstance(inner, spaces.MultiDiscrete) or len(set(inner.nvec.tolist())) > 1:
+        raise ValueError(f"action space {inner}: must be that of multispin/DraftLength-v0")
+    return spaces.MultiDiscrete([inner.nvec[0], *[2] * len(inner.nvec)])
+
+
+def deadline_lengths(
+    action: NDArray[Any], token_latency_s: NDArray[Any], longest: int
+) -> NDArray[np.int64]:
+    """Draft lengths [..., K] that a deadline and a set of drafting devices [..., 1 + K] stand for.
+
+    The first entry n is a deadline in tokens of the slowest device, x = n max_k T_k; the others
+    say who drafts until it. Some best lengths of every round have this form
+    (docs/optimality.md), but for the deadlines between multiples of max_k T_k.
+
+    Args:
+        action: of :func:`deadline_action_space`, or a batch of such.
+        token_latency_s: T_k as observed [s], [..., K].
+        longest: gamma_max.
+    """
+    token_s = np.asarray(token_latency_s, dtype=np.float64)
+    deadline_s = action[..., 0] * token_s.max(axis=-1)
+    return action[..., 1:] * tokens_until(deadline_s, token_s, longest)
+
+
+class DeadlineAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """DraftLength-v0's action as a common deadline, and who drafts until it.
+
+    A round's drafting lasts as long as its slowest device. Learners that decide for each device
+    apart are punished for whoever is slowest, and settle on not drafting at all; a common deadline
+    takes the maximum out of the way. See :func:`deadline_lengths` for the map.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        RecordConstructorArgs.__init__(self)
+        gym.Wrapper.__init__(self, env)
+        self.action_space = deadline_action_space(env.action_space)
+        self._longest = self.get_wrapper_attr("scenario").max_draft_length
+        self._token_latency_s: NDArray[Any] | None = None
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """As the environment; the devices' token latencies are remembered."""
+        observation, info = self.env.reset(**kwargs)
+        self._token_latency_s = observation["token_latency_s"].copy()
+        return observation, info
+
+    def step(self, action: Any) -> Any:
+        """Play a round with the lengths that an action stands for."""
+        if self._token_latency_s is None:
+            raise ResetNeeded("call reset before step")
+        if not self.action_space.contains(action):
+            raise ValueError(f"action = {action!r}: must be in {self.action_space}")
+        return self.env.step(deadline_lengths(action, self._token_latency_s, self._longest))
 
 
 class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], RecordConstructorArgs):

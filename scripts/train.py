@@ -1,7 +1,8 @@
-"""Train a network by a preset; score it on dev episodes.
+"""Train an agent by a preset; score it on dev episodes.
 
     python scripts/train.py draft                   # imitation of `deadline` over many scenarios
     python scripts/train.py scratch --seed 1        # policy gradient, no teacher
+    python scripts/train.py ppo-plain               # Stable-Baselines3, as it comes
     tensorboard --logdir runs/train
 
 Presets are the TOML files in agents/presets; copy one and pass its path. Weights and a card with
@@ -25,12 +26,15 @@ from agents import training
 
 @dataclass
 class Options:
-    """Train a network."""
+    """Train an agent."""
 
     preset: Annotated[str, tyro.conf.Positional]
-    """A shipped preset (draft, modes, uploads, scratch) or a TOML file."""
+    """A shipped preset (draft, modes, uploads, scratch, finetuned, ppo, ppo-plain, a2c, sac) or a
+    TOML file."""
     seed: int = 0
     """Of everything."""
+    task: tuple[str, ...] = ()
+    """Instead of the preset's: what Stable-Baselines3 plays, and what is scored."""
     output: Path = Path("runs/train")
     """Folder; a folder with the preset's name and the seed is made inside."""
     workers: int = 2
@@ -40,28 +44,35 @@ class Options:
 def main() -> None:
     options = tyro.cli(Options)
     try:
-        preset = training.Preset.load(options.preset)
+        train(options, training.Preset.load(options.preset, options.task))
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
+
+
+def train(options: Options, preset: training.Preset) -> None:
+    """Train, score and save."""
     torch.set_num_threads(1)  # small networks: threads only wait for each other
     folder = options.output / f"{Path(preset.name).stem}-{options.seed}"
-    start, bar, stage = time.perf_counter(), tqdm(), ""
+    start, bar, stage, shown = time.perf_counter(), tqdm(), "", {}
     with SummaryWriter(str(folder / "log")) as log:
         steps = training.train(preset, options.seed, checkpoints=folder, workers=options.workers)
         for update, latest in steps:
-            network = latest
+            trained = latest
             if update.stage != stage:
-                stage = update.stage
+                stage, shown = update.stage, {}
                 bar.close()
                 bar = tqdm(total=update.of, desc=stage, initial=update.step - 1)
             bar.update(update.step - bar.n)
-            if update.step % 100 == 0 and update.numbers:
-                bar.set_postfix({key: f"{value:.4g}" for key, value in update.numbers.items()})
-                for key, value in update.numbers.items():
-                    log.add_scalar(f"{stage}/{key}", value, update.step)
+            for key, value in update.numbers.items():
+                log.add_scalar(f"{stage}/{key}", value, update.step)
+                shown[key] = f"{value:.4g}"
+            if update.numbers:
+                bar.set_postfix(shown)
         bar.close()
         minutes = (time.perf_counter() - start) / 60
-        card = training.finish(preset, network, options.seed, folder)
+        command = f"python scripts/train.py {preset.name} --seed {options.seed}"
+        command += "".join(f" --task {name}" for name in options.task)
+        card = training.finish(preset, trained, options.seed, folder, command)
         for task, found in card["dev"].items():
             log.add_scalar(f"dev/{task}", found["ratio"], update.step)
             print(

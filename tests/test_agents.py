@@ -269,7 +269,7 @@ PPO_TASKS = [
 def test_ppo_trains_on_every_id(env_id, kwargs, equivariant, tmp_path):
     overrides = {"num_devices": 3, "reference_goodput": 50.0, "reference_draft_length": 3}
     env = agents.make_vec_env(env_id, 8, seed=0, overrides=overrides, **kwargs)
-    model = agents.ppo(env, equivariant=equivariant, seed=0)
+    model = agents.learner("PPO", env, equivariant=equivariant, seed=0)
     model.learn(256)
     observation = env.reset()
     action, _ = model.predict(observation, deterministic=True)
@@ -289,7 +289,7 @@ def test_ppo_trains_on_every_id(env_id, kwargs, equivariant, tmp_path):
 def test_equivariant_policies_see_both_rounds_and_the_rejections(env_id):
     overrides = {"num_devices": 3, "reference_goodput": 50.0, "reference_draft_length": 3}
     env = agents.make_vec_env(env_id, 4, seed=0, overrides=overrides)
-    extractor = agents.ppo(env, seed=0).policy.features_extractor
+    extractor = agents.learner("PPO", env, seed=0).policy.features_extractor
     shown = {key: torch.as_tensor(rows).float() for key, rows in env.reset().items()}
     before = extractor(shown)
     for key, change in (("snr_db", 5.0), ("next_snr_db", 5.0), ("rejected", None)):
@@ -300,7 +300,7 @@ def test_equivariant_policies_see_both_rounds_and_the_rejections(env_id):
 def test_equivariant_ppo_learns_more_than_noise():
     overrides = {"num_devices": 4, "reference_goodput": 75.0}
     env = agents.make_vec_env(IDS[0], 64, seed=0, overrides=overrides)
-    model = agents.ppo(env, seed=0)
+    model = agents.learner("PPO", env, seed=0)
     before, _ = evaluate_policy(model, env, 64)
     model.learn(20_000)
     after, _ = evaluate_policy(model, env, 64)

@@ -132,14 +132,35 @@ def test_train_names_its_presets():
         [sys.executable, SCRIPTS / "train.py", "none"], capture_output=True, text=True
     )
     assert done.returncode != 0
-    assert "must be one of 'draft', 'modes', 'scratch', 'uploads'" in done.stderr
+    assert "must be one of 'a2c', 'draft', 'finetuned', 'modes'" in done.stderr
 
 
-def test_train_ppo_scores_the_model_beside_the_baselines(tmp_path):
-    options = ("--rounds", 512, "--lanes", 8, "--episodes", 2, "--output", tmp_path)
-    out = run("train_ppo.py", "multispin/DraftLength-v0", *options)
-    scores = json.loads((tmp_path / "scores.json").read_text())
-    assert set(scores) == {"model", "deadline", "greedy", "fixed"}
-    assert all(f"{name} " in out for name in scores)
-    assert scores["deadline"] > scores["fixed"]
-    assert (tmp_path / "model.zip").is_file()
+def test_train_runs_stable_baselines3_and_goes_on(tmp_path):
+    preset = tmp_path / "tiny.toml"
+    preset.write_text(
+        'agent = "tiny"\ntasks = ["draft-qwen2.5-20dbm-r4"]\n'
+        '[sb3]\nalgorithm = "PPO"\nequivariant = true\nrounds = 128\nlanes = 8\n'
+        "deadline = true\nclip_reward = 100.0\n"
+    )
+    other = "draft-qwen2.5-20dbm-r4-k5"
+    arguments = ("train.py", preset, "--output", tmp_path, "--task", other)
+    run(*arguments)
+    folder = tmp_path / "tiny-0"
+    card = json.loads((folder / "sb3.json").read_text())
+    assert card["command"] == f"python scripts/train.py {preset} --seed 0 --task {other}"
+    assert list(card["dev"]) == [other]
+    assert card["training_rounds"] == 128
+    task = benchmark.load("core-2026").task(other)
+    for name in (str(folder), folder / "sb3.safetensors"):
+        found = benchmark.evaluate(
+            lambda env, name=name: agents.load(name, env), task, 4, lanes=4, expected=False
+        )
+        assert found.goodputs.shape == (4,)
+    preset.write_text(preset.read_text().replace("rounds = 128", "rounds = 256"))
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / arguments[0], *map(str, arguments[1:])],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "is of another training" in done.stderr

@@ -1,19 +1,24 @@
-"""The wrappers that flatten actions and observations."""
+"""The wrappers of actions and observations."""
 
 import json
 import math
 import pickle
+from fractions import Fraction
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.error import ResetNeeded
+from stable_baselines3.common.env_checker import check_env
 
 import multispin_env  # noqa: F401 (registers the environments)
 from multispin_env.wrappers import (
+    DeadlineAction,
     FlatObservation,
     FlattenBandwidth,
+    deadline_lengths,
     flatten_action,
     unflatten_action,
 )
@@ -424,3 +429,57 @@ def test_flatten_action_is_the_inverse():
     np.testing.assert_allclose(back["bandwidth"], shares, rtol=1e-5)
     zero = {"draft_length": lengths[0], "bandwidth": np.zeros(K)}
     np.testing.assert_allclose(unflatten_action(flatten_action(zero, inner), inner)["bandwidth"], 1)
+
+
+# --------------------------------------------------------------------------------------------
+# DeadlineAction.
+
+
+def deadlined(**options):
+    return DeadlineAction(make("DraftLength", **options))
+
+
+def test_deadline_action_space():
+    assert deadlined().action_space == spaces.MultiDiscrete([21, 2, 2, 2, 2])
+    for kind in ("ModeSelection", "Joint", "DraftBandwidth"):
+        with pytest.raises(ValueError, match="DraftLength-v0"):
+            DeadlineAction(make(kind))
+
+
+def test_a_deadline_is_the_longest_draft_that_fits():
+    generator = np.random.default_rng(0)
+    for n in range(21):
+        token_s = generator.uniform(0.01, 0.03, K).astype(np.float32)
+        drafts = generator.integers(0, 2, K)
+        lengths = deadline_lengths(np.array([n, *drafts]), token_s, 20)
+        exact = [Fraction(float(t)) for t in token_s]
+        most = [max(g for g in range(21) if g * t <= n * max(exact)) for t in exact]
+        assert lengths.tolist() == [d * m for d, m in zip(drafts, most)]
+        assert n * drafts[np.argmax(token_s)] == lengths[np.argmax(token_s)]
+
+
+def test_deadline_actions_play_the_lengths_that_they_stand_for():
+    env, plain = deadlined(), make("DraftLength")
+    observation, _ = env.reset(seed=3)
+    plain.reset(seed=3)
+    env.action_space.seed(0)
+    for _ in range(20):
+        action = env.action_space.sample()
+        lengths = deadline_lengths(action, observation["token_latency_s"], 20)
+        observation, reward, *_, info = env.step(action)
+        assert info["drafted"].tolist() == lengths.tolist()
+        assert reward == plain.step(lengths)[1]
+
+
+def test_deadline_actions_are_checked():
+    env = deadlined()
+    with pytest.raises(ResetNeeded):
+        env.step(np.zeros(K + 1, np.int64))
+    env.reset(seed=0)
+    for bad in (np.array([21, 0, 0, 0, 0]), np.array([1, 2, 0, 0, 0]), np.zeros(K, np.int64)):
+        with pytest.raises(ValueError, match=r"action = .*must be in MultiDiscrete"):
+            env.step(bad)
+    check_env(deadlined())
+    again = pickle.loads(pickle.dumps(env))
+    action = np.array([3, 1, 1, 0, 1])
+    assert again.step(action)[1] == env.step(action)[1]

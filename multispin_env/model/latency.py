@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 #: No round is charged more than this [s], so that no number is ever infinite.
 MAX_ROUND_S: Final = 1e6
@@ -22,6 +22,24 @@ def drafting_latency(draft_length: ArrayLike, token_latency_s: ArrayLike) -> Any
         Seconds, shape [...].
     """
     return np.max(np.asarray(draft_length) * np.asarray(token_latency_s), axis=-1)
+
+
+def tokens_until(
+    deadline_s: ArrayLike, token_latency_s: ArrayLike, longest: ArrayLike
+) -> NDArray[np.int64]:
+    """Tokens that each device can draft until a deadline: min(floor(x / T_k), gamma_max).
+
+    Args:
+        deadline_s: x [s], shape [...].
+        token_latency_s: T_k, seconds a token, shape [..., K].
+        longest: gamma_max.
+
+    Returns:
+        Tokens, shape [..., K]. A margin of 1e-12 guards the floor where x is n T_k.
+    """
+    deadline = np.asarray(deadline_s, dtype=np.float64)[..., None]
+    fits = np.floor(deadline / np.asarray(token_latency_s) * (1.0 + 1e-12))
+    return np.asarray(np.minimum(fits, longest), dtype=np.int64)
 
 
 def verification_latency(num_devices: ArrayLike, fixed_s: float, per_device_s: float) -> Any:

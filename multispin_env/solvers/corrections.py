@@ -32,6 +32,7 @@ from scipy.stats import qmc
 from multispin_env.model import kernels
 from multispin_env.model.acceptance import expected_tokens, rejection_probability, run_length
 from multispin_env.model.correction import RULES, check_rule
+from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.problems import CorrectionProblem, check_integer
 
 Floats = NDArray[np.float64]
@@ -263,7 +264,7 @@ def computation_only(
 
     Args: as :func:`greedy`; they only value the answer.
     """
-    lengths = _until(_deadlines(problem), problem.token_latency_s, problem.max_draft_length)
+    lengths = tokens_until(_deadlines(problem), problem.token_latency_s, problem.max_draft_length)
     tokens = expected_tokens(problem.acceptance_rate, lengths).sum(axis=1)
     drafting = np.max(lengths * problem.token_latency_s, axis=1)
     best = lengths[int(np.argmax(tokens / (drafting + problem.verification_s)))]
@@ -277,12 +278,6 @@ def _deadlines(problem: CorrectionProblem) -> Floats:
     """All n T_k, rising, and 0."""
     counts = np.arange(problem.max_draft_length + 1)
     return np.unique(np.outer(counts, problem.token_latency_s))
-
-
-def _until(deadline_s: Any, token_s: Floats, longest: int) -> Integers:
-    """Tokens that each device can draft until a deadline, [..., K]; a margin guards x = n T_k."""
-    fits = np.floor(np.asarray(deadline_s)[..., None] / token_s * (1.0 + 1e-12))
-    return np.minimum(fits, longest).astype(np.int64)
 
 
 # ---- the deadline-subset search ----------------------------------------------------------------
@@ -386,7 +381,7 @@ def branch_and_bound(
     drafts = np.empty(problem.num_devices, np.int64)
     for forced, count in np.ndindex(problem.num_devices, problem.max_draft_length):
         deadline_s = (count + 1) * round_.token_s[forced]
-        lengths = _until(deadline_s, round_.token_s, round_.longest)
+        lengths = tokens_until(deadline_s, round_.token_s, round_.longest)
         value, nodes = kernels.best_subset(
             round_.rule,
             round_.run,

@@ -16,6 +16,7 @@ from scipy import special
 
 from multispin_env.model import kernels
 from multispin_env.model.acceptance import expected_tokens, exponential_rate
+from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.problems import UploadProblem
 
 Floats = NDArray[np.float64]
@@ -298,9 +299,8 @@ def uniform_bandwidth(problem: UploadProblem) -> UploadDecision:
     deadlines = np.unique(np.outer(counts, per_token[np.isfinite(per_token)]))
     if deadlines.size == 0:  # no device can send
         deadlines = np.zeros(1)
-    # A margin guards the floor where x is n t_k exactly.
-    fits = np.floor(deadlines[:, None] / per_token * (1.0 + 1e-12))
-    lengths = np.clip(fits, problem.min_draft_length, problem.max_draft_length).astype(np.int64)
+    fits = tokens_until(deadlines, per_token, problem.max_draft_length)
+    lengths = np.maximum(fits, problem.min_draft_length)
     tokens = expected_tokens(problem.acceptance_rate, lengths).sum(axis=1)
     with np.errstate(invalid="ignore"):
         latency = np.max(np.where(lengths > 0, lengths * per_token, 0.0), axis=1)
