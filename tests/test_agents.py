@@ -18,6 +18,7 @@ from agents.policy import NetworkPolicy, load_network, save
 from baselines import Context
 from multispin_env import Scenario, benchmark, solvers
 from multispin_env.solvers.problems import pose_observed
+from multispin_env.wrappers import DeadlineAction, FlattenBandwidth
 
 torch.set_num_threads(1)  # tests run side by side
 
@@ -297,6 +298,91 @@ def test_equivariant_policies_see_both_rounds_and_the_rejections(env_id):
         assert (extractor(shown | {key: rows}) - before).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "env_id", "equivariant", "deadline"),
+    [
+        ("PPO", IDS[0], True, True),
+        ("PPO", IDS[0], False, True),
+        ("A2C", IDS[0], False, False),
+        ("A2C", IDS[3], True, False),
+        ("SAC", IDS[3], False, False),
+    ],
+)
+def test_weights_of_stable_baselines3_are_policies(
+    algorithm, env_id, equivariant, deadline, tmp_path
+):
+    overrides = {"num_devices": 3, "reference_goodput": 50.0}
+    env = agents.make_vec_env(env_id, 4, seed=0, deadline=deadline, overrides=overrides)
+    options = {"learning_starts": 32, "batch_size": 32} if algorithm == "SAC" else {}
+    model = agents.learner(algorithm, env, equivariant=equivariant, seed=0, **options)
+    model.learn(128)
+    card = {"algorithm": algorithm, "equivariant": equivariant, "deadline": deadline}
+    save(model.policy, tmp_path / "a.safetensors", card | {"network": "sb3"})
+    plain = gym.make(env_id, overrides=overrides)
+    policy = agents.load(tmp_path / "a.safetensors", plain)
+    wrapped = plain
+    if deadline:
+        wrapped = DeadlineAction(plain)
+    elif env_id == IDS[3]:
+        wrapped = FlattenBandwidth(plain)
+    observation, _ = wrapped.reset(seed=1)
+    for _ in range(10):
+        theirs, _ = model.predict(observation, deterministic=True)
+        mine, _ = policy.predict(observation)
+        assert plain.action_space.contains(mine)
+        observation, _, _, _, info = wrapped.step(theirs)
+        drafted = mine if env_id == IDS[0] else mine["draft_length"]
+        assert info["drafted"].tolist() == drafted.tolist()
+    other = gym.make(env_id, overrides=overrides | {"num_devices": 4})
+    if equivariant and env_id == IDS[0]:  # no spread of its own for every device
+        observation, _ = other.reset(seed=0)
+        assert other.action_space.contains(
+            agents.load(tmp_path / "a.safetensors", other).predict(observation)[0]
+        )
+    else:
+        with pytest.raises(ValueError, match="with 4 devices"):
+            agents.load(tmp_path / "a.safetensors", other)
+
+
+def test_deadlines_and_clipped_rewards_in_lanes():
+    overrides = {"num_devices": 3, "radio.uplink_power_dbm": 0.0}
+    env = agents.make_vec_env(IDS[0], 2, 5, deadline=True, clip_reward=30.0, overrides=overrides)
+    single = [DeadlineAction(gym.make(IDS[0], overrides=overrides)) for _ in range(2)]
+    env.reset()
+    for n, one in enumerate(single):
+        one.reset(seed=5 + n)
+    generator = np.random.default_rng(0)
+    clipped = 0
+    for _ in range(60):
+        actions = np.array([[generator.integers(21), *generator.integers(0, 2, 3)]] * 2)
+        _, rewards, done, _ = env.step(actions)
+        wanted = [one.step(actions[n])[1] for n, one in enumerate(single)]
+        np.testing.assert_allclose(rewards, np.clip(wanted, -30.0, 30.0), rtol=1e-6)
+        clipped += int(np.max(np.abs(wanted)) > 30.0)
+        for n in np.flatnonzero(done):
+            single[n].reset()
+    assert 0 < clipped < 60
+
+
+def test_learners_refuse_what_does_not_fit():
+    env = agents.make_vec_env(IDS[0], 2, overrides={"num_devices": 3, "reference_goodput": 50.0})
+    with pytest.raises(ValueError, match="algorithm = 'DQN': must be one of 'PPO', 'A2C', 'SAC'"):
+        agents.learner("DQN", env)
+    with pytest.raises(ValueError, match=r"SAC.*DraftBandwidth"):
+        agents.learner("SAC", env, equivariant=False)
+    mixed = agents.make_vec_env(
+        IDS[0],
+        2,
+        scenario=["qwen2.5", "deepseek-r1"],
+        overrides={"num_devices": 3, "reference_goodput": 50.0},
+    )
+    with pytest.raises(ValueError, match="lane 1 differs from lane 0"):
+        agents.learner("PPO", mixed)
+    agents.learner("PPO", mixed, equivariant=False)
+    with pytest.raises(ValueError, match="DraftLength-v0"):
+        agents.make_vec_env(IDS[2], 2, deadline=True)
+
+
 def test_equivariant_ppo_learns_more_than_noise():
     overrides = {"num_devices": 4, "reference_goodput": 75.0}
     env = agents.make_vec_env(IDS[0], 64, seed=0, overrides=overrides)
@@ -433,7 +519,13 @@ def test_errors(tmp_path):
         ("network = 'x'\nagent = 'a'\ntasks = []\n[domain]\nscenarios = []\nnum_devices = {}",
          "network = 'x'"),
         ("network = 'draft'\nagent = 'a'\ntasks = []\n[domain]\nscenarios = []\nnum_devices = {}",
-         "has no stage"),
+         r"must have a table \[sb3\], or"),
+        ("network = 'draft'\nagent = 'a'\ntasks = ['x']\n"
+         "[sb3]\nalgorithm = 'PPO'\nequivariant = true\nrounds = 9", r"must have a table \[sb3\]"),
+        ("agent = 'a'\ntasks = []\n"
+         "[sb3]\nalgorithm = 'PPO'\nequivariant = true\nrounds = 9", "tasks is empty"),
+        ("agent = 'a'\ntasks = ['x']\n"
+         "[sb3]\nalgorithm = 'PPO'\nequivariant = true\nrounds = 9", "task = 'x': must be one of"),
         ("network = 'modes'\nagent = 'a'\ntasks = []\n[domain]\nscenarios = []\nnum_devices = {}\n"
          "[gradient]\nupdates = 3", "trains 'draft' only"),
         ("network = 'draft'", "malformed"),
