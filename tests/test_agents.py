@@ -502,7 +502,7 @@ def test_errors(tmp_path):
     save(networks.NETWORKS["modes"](), tmp_path / "wrong" / "draft.safetensors", {})
     with pytest.raises(ValueError, match="does not hold weights of the network 'draft'"):
         agents.load(str(tmp_path / "wrong"), env)
-    with pytest.raises(ValueError, match="name = 'x': must be one of 'a2c'"):
+    with pytest.raises(ValueError, match="name = 'x': must be one of 'draft'"):
         load_network("x", tmp_path / "wrong" / "draft.safetensors")
     with pytest.raises(ValueError, match="is no file"):
         load_network("draft", tmp_path / "missing")

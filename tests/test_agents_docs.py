@@ -16,7 +16,8 @@ def test_code_runs(capsys, tmp_path, monkeypatch):
     exec(blocks[0], {})
     assert "tokens/s" in capsys.readouterr().out
     weights = agents.policy.WEIGHTS / "distilled"
-    (tmp_path / "draft.safetensors").write_bytes((weights / "draft.safetensors").read_bytes())
+    for name in ("draft.safetensors", "draft.json"):
+        (tmp_path / name).write_bytes((weights / name).read_bytes())
     names = {"__file__": str(tmp_path / "policy.py")}
     exec(blocks[1], names)
     import gymnasium as gym
