@@ -116,7 +116,12 @@ class Update:
 
 
 def train(
-    preset: Preset, seed: int, *, checkpoints: Path | None = None, workers: int = 2
+    preset: Preset,
+    seed: int,
+    *,
+    checkpoints: Path | None = None,
+    workers: int = 2,
+    backend: str = "loky",
 ) -> Iterator[tuple[Update, Network]]:
     """Train a network by a preset; yields after every step, with the network as it is.
 
@@ -124,7 +129,7 @@ def train(
         preset: what to do.
         seed: the result is a function of it.
         checkpoints: a folder; a training that was interrupted goes on from there.
-        workers: processes that label states.
+        workers, backend: who labels states, see :func:`multispin_env.parallel.spread`.
     """
     torch.manual_seed(seed)
     network = NETWORKS[preset.network]()
@@ -135,7 +140,9 @@ def train(
     if preset.imitation is not None:
         stage = preset.imitation
         data: list[imitation.Labelled] = []
-        labelling = imitation.label(preset.network, preset.domain, stage.states, seed, workers)
+        labelling = imitation.label(
+            preset.network, preset.domain, stage.states, seed, workers, backend
+        )
         for count, labelled in labelling:
             data = labelled
             yield Update("labels", count, stage.states, {}), network

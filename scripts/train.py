@@ -21,6 +21,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from agents import training
+from multispin_env import parallel
 
 
 @dataclass
@@ -35,19 +36,28 @@ class Options:
     """Folder; a folder with the preset's name and the seed is made inside."""
     workers: int = 2
     """Processes that label states."""
+    backend: parallel.Backend = "loky"
+    """Who labels states: loky on this machine, ray on a cluster (docs/benchmark.md)."""
 
 
 def main() -> None:
     options = tyro.cli(Options)
     try:
         preset = training.Preset.load(options.preset)
+        parallel.check(options.workers, options.backend)
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
     torch.set_num_threads(1)  # small networks: threads only wait for each other
     folder = options.output / f"{Path(preset.name).stem}-{options.seed}"
     start, bar, stage = time.perf_counter(), tqdm(), ""
     with SummaryWriter(str(folder / "log")) as log:
-        steps = training.train(preset, options.seed, checkpoints=folder, workers=options.workers)
+        steps = training.train(
+            preset,
+            options.seed,
+            checkpoints=folder,
+            workers=options.workers,
+            backend=options.backend,
+        )
         for update, latest in steps:
             network = latest
             if update.stage != stage:
