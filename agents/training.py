@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -57,6 +57,7 @@ class Preset:
         tasks: of `core-2026`, whose dev episodes the result is scored on.
         domain: the scenarios to train on.
         imitation, gradient: the stages, in this order; at least one.
+        sweep: what `scripts/sweep.py` varies, see :mod:`agents.tuning`.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Preset:
     domain: Domain
     imitation: Imitation | None = None
     gradient: Gradient | None = None
+    sweep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
@@ -82,12 +84,16 @@ class Preset:
         Raises:
             ValueError: no such preset, or a malformed file.
         """
-        shipped = PRESETS / f"{preset}.toml"
-        path = shipped if shipped.is_file() else Path(preset)
-        if not path.is_file():
-            names = ", ".join(repr(p.stem) for p in sorted(PRESETS.glob("*.toml")))
-            raise ValueError(f"preset = {str(preset)!r}: must be one of {names}, or a TOML file")
-        data = tomllib.loads(path.read_text("utf8"))
+        return cls.parse(preset, read(preset))
+
+    @classmethod
+    def parse(cls, preset: str | Path, content: Mapping[str, Any]) -> Preset:
+        """A preset of a name and a file's content.
+
+        Raises:
+            ValueError: it is malformed.
+        """
+        data = dict(content)
         try:
             domain = data.pop("domain")
             sizes = {int(size): float(share) for size, share in domain["num_devices"].items()}
@@ -103,6 +109,20 @@ class Preset:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"preset = {str(preset)!r}: malformed: {error}") from error
+
+
+def read(preset: str | Path) -> dict[str, Any]:
+    """What the file of a preset holds.
+
+    Raises:
+        ValueError: no such preset, or not TOML.
+    """
+    shipped = PRESETS / f"{preset}.toml"
+    path = shipped if shipped.is_file() else Path(preset)
+    if not path.is_file():
+        names = ", ".join(repr(p.stem) for p in sorted(PRESETS.glob("*.toml")))
+        raise ValueError(f"preset = {str(preset)!r}: must be one of {names}, or a TOML file")
+    return tomllib.loads(path.read_text("utf8"))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -105,19 +106,24 @@ def _over_cluster(
     errors = importlib.import_module("ray.exceptions")
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(_there)
     shared, folder = ray.put(function), Path.cwd()
-    pending = {task.remote(folder, shared, job): number for number, job in enumerate(jobs)}
+    queue = iter(enumerate(jobs))
+    pending: dict[Any, int] = {}
     try:
-        while pending:
+        while True:
+            # A few ahead, for what runs on after an error; to cancel a task that is about to end
+            # can abort this process (Ray 2.60).
+            ahead = max(1, 2 * int(ray.cluster_resources().get("CPU", 1)) - len(pending))
+            for number, job in itertools.islice(queue, ahead):
+                pending[task.remote(folder, shared, job)] = number
+            if not pending:
+                return
             (done, *_), _ = ray.wait(list(pending))
-            result = ray.get(done)
-            yield pending.pop(done), result
+            number = pending.pop(done)
+            yield number, ray.get(done)
     except errors.RayTaskError as error:
         raise error.cause from error
     except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError) as error:
         raise WorkerDiedError from error
-    finally:
-        for unfinished in pending:
-            ray.cancel(unfinished)
 
 
 def _there(folder: Path, function: Callable[..., Result], job: tuple[Any, ...]) -> Result:
