@@ -25,6 +25,7 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from agents import training
+from agents.networks import Network
 from agents.training import Preset
 from multispin_env import benchmark, parallel
 from multispin_env.solvers import reference_goodput
@@ -107,11 +108,18 @@ def score(preset: Preset, seed: int) -> float:
     """Train by a preset; the mean over its tasks of goodput / reference goodput.
 
     Goodputs are of 32 training episodes of each task, the same in every trial; the reference is the
-    scenario's price of a second.
+    scenario's price of a second. A training that diverges scores 0.
     """
     torch.set_num_threads(1)
-    for _, trained in training.train(preset, seed, workers=1):
-        network = trained
+    network: Network | None = None
+    try:
+        for _, latest in training.train(preset, seed, workers=1):
+            network = latest
+    except ValueError:  # torch refuses to draw from what is not a number
+        if network is None:
+            raise
+        return 0.0
+    assert network is not None
     factory, suite = training.factory_of(network, preset.network), benchmark.load("core-2026")
     ratios = []
     for task in map(suite.task, preset.tasks):
@@ -202,7 +210,7 @@ def _proposed(
     batch: int,
     seed: int,
 ) -> list[FrozenTrial]:
-    """Trials to be scored: what an interruption left of a batch, or the next batch; [] at the end."""
+    """Trials to be scored: what an interruption left of a batch, or the next batch."""
     waiting = study.get_trials(states=(TrialState.RUNNING,))
     for number in range(len(study.trials), trials):
         if number % batch == 0 and waiting:

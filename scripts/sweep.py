@@ -36,7 +36,7 @@ class Options:
     budget: float = 1.0
     """Share of the stages' states, steps and updates that a trial has."""
     batch: int = 4
-    """Trials that are proposed together, before any of them is known; the proposals depend on it."""
+    """Trials that are proposed together; more keep more workers busy, but learn later."""
     workers: int = 2
     """Processes of this machine."""
     backend: parallel.Backend = "loky"
