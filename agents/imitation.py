@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from torch import Tensor
 from agents.checkpoint import Checkpoint
 from agents.features import Inputs, Reader
 from agents.networks import Network
-from multispin_env import solvers
+from multispin_env import parallel, solvers
 from multispin_env.devices import DeviceLaw
 from multispin_env.model.acceptance import run_length
 from multispin_env.model.channel import snr_db
@@ -128,7 +127,12 @@ def _labelled_chunk(network: str, domain: Domain, num_devices: int, seed: list[i
 
 
 def label(
-    network: str, domain: Domain, states: int, seed: int, workers: int = 2
+    network: str,
+    domain: Domain,
+    states: int,
+    seed: int,
+    workers: int = 2,
+    backend: str = "loky",
 ) -> Iterator[tuple[int, list[Labelled]]]:
     """Labelled states by cell size; yields (labelled so far, data) and last all of them.
 
@@ -136,21 +140,22 @@ def label(
         network: a key of :data:`agents.networks.NETWORKS`.
         domain: what to draw from.
         states: how many in all.
-        seed: the data are a function of it, whatever the number of workers.
-        workers: processes.
+        seed: the data are a function of it, however the work is spread.
+        workers, backend: see :func:`multispin_env.parallel.spread`.
     """
     total = sum(domain.num_devices.values())
     jobs = [
-        (num_devices, [seed, num_devices, i])
+        (network, domain, num_devices, [seed, num_devices, i])
         for num_devices, share in domain.num_devices.items()
         for i in range(max(1, round(states * share / total / STATES_PER_SCENARIO)))
     ]
-    parallel = joblib.Parallel(n_jobs=workers, return_as="generator")
-    work = (joblib.delayed(_labelled_chunk)(network, domain, *job) for job in jobs)
+    found: dict[int, Labelled] = {}
+    for number, chunk in parallel.spread(_labelled_chunk, jobs, workers, backend):
+        found[number] = chunk
+        yield len(found) * STATES_PER_SCENARIO, []
     chunks: dict[int, list[Labelled]] = {size: [] for size in domain.num_devices}
-    for done, ((num_devices, _), chunk) in enumerate(zip(jobs, parallel(work)), 1):
-        chunks[num_devices].append(chunk)
-        yield done * STATES_PER_SCENARIO, []
+    for number, job in enumerate(jobs):
+        chunks[job[2]].append(found[number])
     yield len(jobs) * STATES_PER_SCENARIO, [_join(parts) for parts in chunks.values()]
 
 

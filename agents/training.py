@@ -88,6 +88,7 @@ class Preset:
         domain: the scenarios to train a network on; `sb3` plays the tasks.
         imitation, gradient: the stages of a network, in this order; at least one.
         sb3: the only stage of `sb3`.
+        sweep: what `scripts/sweep.py` varies, see :mod:`agents.tuning`.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Preset:
     imitation: Imitation | None = None
     gradient: Gradient | None = None
     sb3: SB3 | None = None
+    sweep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.network not in (*NETWORKS, policy.SB3):
@@ -131,12 +133,17 @@ class Preset:
         Raises:
             ValueError: no such preset, or a malformed file.
         """
-        shipped = PRESETS / f"{preset}.toml"
-        path = shipped if shipped.is_file() else Path(preset)
-        if not path.is_file():
-            names = ", ".join(repr(p.stem) for p in sorted(PRESETS.glob("*.toml")))
-            raise ValueError(f"preset = {str(preset)!r}: must be one of {names}, or a TOML file")
-        data = tomllib.loads(path.read_text("utf8"))
+        content = read(preset)
+        return cls.parse(preset, content | {"tasks": list(tasks)} if tasks else content)
+
+    @classmethod
+    def parse(cls, preset: str | Path, content: Mapping[str, Any]) -> Preset:
+        """A preset of a name and a file's content.
+
+        Raises:
+            ValueError: it is malformed.
+        """
+        data = dict(content)
         try:
             stages: dict[str, Any] = {
                 key: kind(**data.pop(key))
@@ -148,10 +155,23 @@ class Preset:
                 sizes = {int(size): float(share) for size, share in domain["num_devices"].items()}
                 ranges = {key: (low, high) for key, (low, high) in domain.get("ranges", {}).items()}
                 stages["domain"] = Domain(tuple(domain["scenarios"]), sizes, ranges)
-            data["tasks"] = tuple(tasks or data["tasks"])
-            return cls(name=str(preset), **stages, **data)
+            return cls(name=str(preset), tasks=tuple(data.pop("tasks")), **stages, **data)
         except (KeyError, TypeError) as error:
             raise ValueError(f"preset = {str(preset)!r}: malformed: {error}") from error
+
+
+def read(preset: str | Path) -> dict[str, Any]:
+    """What the file of a preset holds.
+
+    Raises:
+        ValueError: no such preset, or not TOML.
+    """
+    shipped = PRESETS / f"{preset}.toml"
+    path = shipped if shipped.is_file() else Path(preset)
+    if not path.is_file():
+        names = ", ".join(repr(p.stem) for p in sorted(PRESETS.glob("*.toml")))
+        raise ValueError(f"preset = {str(preset)!r}: must be one of {names}, or a TOML file")
+    return tomllib.loads(path.read_text("utf8"))
 
 
 @dataclass(frozen=True)
@@ -165,7 +185,12 @@ class Update:
 
 
 def train(
-    preset: Preset, seed: int, *, checkpoints: Path | None = None, workers: int = 2
+    preset: Preset,
+    seed: int,
+    *,
+    checkpoints: Path | None = None,
+    workers: int = 2,
+    backend: str = "loky",
 ) -> Iterator[tuple[Update, Trained]]:
     """Train by a preset; yields after every step, with what is trained as it is.
 
@@ -177,12 +202,16 @@ def train(
         seed: the result is a function of it.
         checkpoints: a folder; a training that was interrupted goes on from there (Stable-Baselines3
             with new episodes, so that only an uninterrupted one is repeatable).
-        workers: processes that label states.
+        workers, backend: who labels states, see :func:`multispin_env.parallel.spread`.
     """
     torch.manual_seed(seed)
-    stages = _train_sb3 if preset.sb3 is not None else _train_network
+    steps: Iterator[tuple[Update, Trained]] = (
+        _train_network(preset, seed, checkpoints, workers, backend)
+        if preset.sb3 is None
+        else _train_sb3(preset, seed, checkpoints)
+    )
     reached = ""
-    for update, trained in stages(preset, seed, checkpoints, workers):
+    for update, trained in steps:
         tenth = f"{update.stage} {10 * update.step // update.of}"
         if tenth != reached and update.stage != "labels":
             reached = tenth
@@ -191,7 +220,7 @@ def train(
 
 
 def _train_network(
-    preset: Preset, seed: int, checkpoints: Path | None, workers: int
+    preset: Preset, seed: int, checkpoints: Path | None, workers: int, backend: str
 ) -> Iterator[tuple[Update, Network]]:
     network = NETWORKS[preset.network]()
     files = {
@@ -201,7 +230,9 @@ def _train_network(
     if preset.imitation is not None:
         stage = preset.imitation
         data: list[imitation.Labelled] = []
-        labelling = imitation.label(preset.network, preset.domain, stage.states, seed, workers)
+        labelling = imitation.label(
+            preset.network, preset.domain, stage.states, seed, workers, backend
+        )
         for count, labelled in labelling:
             data = labelled
             yield Update("labels", count, stage.states, {}), network
@@ -231,7 +262,7 @@ def _train_network(
 
 
 def _train_sb3(
-    preset: Preset, seed: int, checkpoints: Path | None, workers: int
+    preset: Preset, seed: int, checkpoints: Path | None
 ) -> Iterator[tuple[Update, BaseAlgorithm]]:
     assert preset.sb3 is not None
     stage = preset.sb3

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import joblib
 import torch
 import tyro
 from tqdm import tqdm
@@ -23,6 +22,7 @@ import baselines
 import multispin_env
 from multispin_env import benchmark
 from multispin_env.benchmark import Evaluation, Reference, Task, statistics
+from multispin_env.parallel import spread
 
 
 @dataclass
@@ -90,15 +90,14 @@ def main() -> None:
         raise SystemExit(f"--episodes = {options.episodes}: must be in [2, {suite.dev_episodes}]")
     print(f"Multi-SPIN Gym {multispin_env.__version__}: suite quick, {options.episodes} episodes")
     jobs = [
-        (task, name)
+        (task, name, options.episodes)
         for task in suite.tasks
         for name in [*baselines.names(task.make()), "distilled"]
     ]
-    parallel = joblib.Parallel(n_jobs=options.workers, return_as="generator")
-    evaluations = parallel(joblib.delayed(played)(*job, options.episodes) for job in jobs)
+    found = dict(tqdm(spread(played, jobs, options.workers), total=len(jobs), unit="policy"))
     results: dict[str, dict[str, Evaluation]] = {task.name: {} for task in suite.tasks}
-    for (task, name), evaluation in tqdm(zip(jobs, evaluations), total=len(jobs), unit="policy"):
-        results[task.name][name] = evaluation
+    for number, (task, name, _) in enumerate(jobs):
+        results[task.name][name] = found[number]
     references = benchmark.load_references(suite)
     for task in suite.tasks:
         print(table(task, results[task.name], references[task.name], options.episodes))

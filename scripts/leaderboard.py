@@ -27,7 +27,7 @@ import tyro
 from tqdm import tqdm
 
 import baselines
-from multispin_env import benchmark
+from multispin_env import benchmark, parallel
 from multispin_env.benchmark import Plan, report
 from multispin_env.benchmark.report import Line
 
@@ -74,7 +74,9 @@ class Evaluate:
     task: tuple[str, ...] = ()
     """Only these tasks."""
     workers: int = 2
-    """Processes; the numbers do not depend on it."""
+    """Processes of this machine; the numbers do not depend on it."""
+    backend: parallel.Backend = "loky"
+    """loky on this machine, ray on a cluster (docs/benchmark.md)."""
 
     def run(self) -> None:
         policies = self.policies()
@@ -83,7 +85,7 @@ class Evaluate:
         for policy, plan in plans.items():
             slug = Path(policy.rpartition(":")[0] or policy).stem
             folder = self.output if len(policies) == 1 else self.output / slug
-            evaluate(plan, folder, self.workers)
+            evaluate(plan, folder, self.workers, self.backend)
             division = "analytical" if ":" not in policy else "open"
             lines.append(Line.of_results(folder, policy, division))
         first = next(iter(plans.values()))
@@ -165,10 +167,10 @@ def parse_option(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def evaluate(plan: Plan, folder: Path, workers: int) -> None:
+def evaluate(plan: Plan, folder: Path, workers: int, backend: str) -> None:
     """Run a plan with a progress bar."""
     with tqdm(unit="block", desc=plan.options.get("name", plan.policy)) as bar:
-        for done, total in benchmark.run(plan, folder, workers):
+        for done, total in benchmark.run(plan, folder, workers, backend):
             bar.total = total
             bar.update(done - bar.n)
 
@@ -338,6 +340,8 @@ def main() -> None:
         command.run()
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
+    except parallel.WorkerDiedError as error:
+        raise SystemExit(f"error: {error}; the same command goes on") from error
     except benchmark.PolicyError as error:
         if error.__cause__ is not None:  # the policy's own, with file and line
             traceback.print_exception(error.__cause__, chain=False)

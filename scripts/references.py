@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import joblib
 import numpy as np
 import tyro
 from tqdm import tqdm
 
 import baselines
-from multispin_env import benchmark
+from multispin_env import benchmark, parallel
 from multispin_env.benchmark import TRACKS, Suite, Task, statistics
 from multispin_env.spaces import MODE_SELECTION
 
@@ -43,7 +42,9 @@ class Options:
     value: str = ""
     """Of the test split; the dev split if empty."""
     workers: int = 2
-    """Processes."""
+    """Processes of this machine."""
+    backend: parallel.Backend = "loky"
+    """loky on this machine, ray on a cluster (docs/benchmark.md)."""
 
 
 def named(name: str, **options: Any) -> Callable[[Any], Any]:
@@ -110,12 +111,12 @@ def references(task: Task, track: str, value: str) -> dict[str, Any]:
 
 
 def write(suite: Suite, options: Options) -> None:
-    jobs = [(task, track) for task in suite.tasks for track in TRACKS]
-    parallel = joblib.Parallel(n_jobs=options.workers, return_as="generator")
-    found = parallel(joblib.delayed(references)(*job, options.value) for job in jobs)
-    tasks: dict[str, dict[str, Any]] = {}
-    for (task, track), result in tqdm(zip(jobs, found), total=len(jobs), unit="task"):
-        tasks.setdefault(task.name, {})[track] = result
+    jobs = [(task, track, options.value) for task in suite.tasks for track in TRACKS]
+    found = parallel.spread(references, jobs, options.workers, options.backend)
+    tasks: dict[str, dict[str, Any]] = {task.name: dict.fromkeys(TRACKS) for task in suite.tasks}
+    for number, result in tqdm(found, total=len(jobs), unit="task"):
+        task, track, _ = jobs[number]
+        tasks[task.name][track] = result
         means = {kind: np.mean(result[kind]["goodput"]) for kind in result}
         tqdm.write(
             f"{task.name}, {track}: {result['low']['policy']} {means['low']:.1f}, "
@@ -134,7 +135,10 @@ def main() -> None:
     options = tyro.cli(Options)
     if not options.output.parent.is_dir():
         raise SystemExit(f"--output = {options.output}: its folder does not exist")
-    write(benchmark.load(options.suite), options)
+    try:
+        write(benchmark.load(options.suite), options)
+    except (ValueError, parallel.WorkerDiedError) as error:
+        raise SystemExit(f"error: {error}") from error
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from agents import training
+from multispin_env import parallel
 
 
 @dataclass
@@ -39,11 +40,14 @@ class Options:
     """Folder; a folder with the preset's name and the seed is made inside."""
     workers: int = 2
     """Processes that label states."""
+    backend: parallel.Backend = "loky"
+    """Who labels states: loky on this machine, ray on a cluster (docs/benchmark.md)."""
 
 
 def main() -> None:
     options = tyro.cli(Options)
     try:
+        parallel.check(options.workers, options.backend)
         train(options, training.Preset.load(options.preset, options.task))
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
@@ -55,7 +59,13 @@ def train(options: Options, preset: training.Preset) -> None:
     folder = options.output / f"{Path(preset.name).stem}-{options.seed}"
     start, bar, stage, shown = time.perf_counter(), tqdm(), "", {}
     with SummaryWriter(str(folder / "log")) as log:
-        steps = training.train(preset, options.seed, checkpoints=folder, workers=options.workers)
+        steps = training.train(
+            preset,
+            options.seed,
+            checkpoints=folder,
+            workers=options.workers,
+            backend=options.backend,
+        )
         for update, latest in steps:
             trained = latest
             if update.stage != stage:

@@ -26,14 +26,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
+from multispin_env import parallel
 from multispin_env.benchmark import suite as suites
 from multispin_env.benchmark.rollout import Episode, Factory, PolicyError, play
 from multispin_env.benchmark.suite import Suite, Task
-from multispin_env.solvers.problems import check_integer
 
 #: Episodes in a block: what an interruption costs at most.
 BLOCK_EPISODES: Final = 8
@@ -136,19 +135,22 @@ def _load_file(path: Path) -> Any:
     return module
 
 
-def run(plan: Plan, folder: str | Path, workers: int = 1) -> Iterator[tuple[int, int]]:
+def run(
+    plan: Plan, folder: str | Path, workers: int = 1, backend: str = "loky"
+) -> Iterator[tuple[int, int]]:
     """Evaluate a plan into a folder, or go on with it; yields (blocks done, blocks in all).
 
     Args:
         plan: what to evaluate.
         folder: made if needed; one that holds another plan's results is refused.
-        workers: processes.
+        workers, backend: see :func:`multispin_env.parallel.spread`. Only this process writes.
 
     Raises:
         ValueError: the folder belongs to another plan, or to another version of the policy's file.
+        WorkerDiedError: processes died again and again; what is finished is kept.
         PolicyError: the policy failed; what is finished is kept.
     """
-    check_integer("workers", workers, 1)
+    parallel.check(workers, backend)
     todo = _blocks(plan)
     load_factory(plan.policy, plan.options)  # fails before anything is written
     folder = Path(folder)
@@ -167,9 +169,10 @@ def run(plan: Plan, folder: str | Path, workers: int = 1) -> Iterator[tuple[int,
         (folder / "blocks").mkdir(exist_ok=True)
         todo = [job for job in todo if not _block_path(folder, *job[:2]).exists()]
         yield total - len(todo), total
-        parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
-        jobs = (joblib.delayed(_play_block)(plan, folder, *job) for job in todo)
-        for done, _ in enumerate(parallel(jobs), 1):
+        jobs = [(plan, task, seeds) for task, _, seeds in todo]
+        played = parallel.spread(_play_block, jobs, workers, backend)
+        for done, (number, block) in enumerate(played, 1):
+            _write_block(_block_path(folder, *todo[number][:2]), block)
             yield total - len(todo) + done, total
         _assemble(plan, folder)
     yield total, total
@@ -189,13 +192,15 @@ def _block_path(folder: Path, task: str, first: int) -> Path:
     return folder / "blocks" / f"{task}.{first:05d}.npz"
 
 
-def _play_block(plan: Plan, folder: Path, task: str, first: int, seeds: Sequence[int]) -> None:
+def _play_block(plan: Plan, task: str, seeds: Sequence[int]) -> dict[str, NDArray[Any]]:
     factory = load_factory(plan.policy, plan.options)
-    episodes = play(factory, plan.load_suite().task(task), seeds, plan.track)
-    path = _block_path(folder, task, first)
+    return pack_episodes(play(factory, plan.load_suite().task(task), seeds, plan.track))
+
+
+def _write_block(path: Path, block: Mapping[str, NDArray[Any]]) -> None:
     unfinished = path.with_suffix(".tmp")
     with unfinished.open("wb") as file:
-        np.savez_compressed(file, **pack_episodes(episodes))  # type: ignore[arg-type]
+        np.savez_compressed(file, **block)  # type: ignore[arg-type]
     unfinished.rename(path)
 
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "benchmark.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-COMMANDS, OTHERS = (
+COMMANDS, OTHERS, _ = (
     block.strip().splitlines() for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
 )
 
