@@ -89,7 +89,10 @@ def line(name: str, found: list[Evaluation], episodes: int) -> Line:
     learned = name in agents.list_agents()
     function = "agents:load" if learned else "baselines:make"
     tasks = tuple(evaluation.task for evaluation in found)
-    plan = Plan("quick", function, {"name": name}, tasks=tasks, episodes=episodes)
+    every = episodes == benchmark.load("quick").dev_episodes
+    plan = Plan(
+        "quick", function, {"name": name}, tasks=tasks, episodes=None if every else episodes
+    )
     results = Results.of_evaluations(plan, found)
     return Line(name, "open" if learned else "analytical", "self-reported", [results])
 

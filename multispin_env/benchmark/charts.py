@@ -239,8 +239,9 @@ def _inline(figure: Any, name: str, label: str) -> str:
     root = ElementTree.fromstring(text.getvalue())
     for element in list(root.iter()):
         _adapt(element, name)
-    for style in root.findall(f"{{{SVG}}}defs"):
-        root.remove(style)  # it would be of the whole page
+    for definitions in root.findall(f"{{{SVG}}}defs"):
+        for style in definitions.findall(f"{{{SVG}}}style"):
+            definitions.remove(style)  # it would be of the whole page
     box = root.attrib["viewBox"]
     root.attrib.clear()
     root.attrib.update({"viewBox": box, "role": "img", "aria-label": label})

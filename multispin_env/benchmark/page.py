@@ -21,11 +21,11 @@ from multispin_env.benchmark.entry import (
     MAX_DECISION_MS,
     MAX_TRAINING_ROUNDS,
     TRAINING_SEEDS,
-    Entry,
 )
 from multispin_env.benchmark.margins import cumulative_regret
 from multispin_env.benchmark.references import Reference
 from multispin_env.benchmark.report import Line, Report, Standing, TaskRow
+from multispin_env.benchmark.results import Plan
 from multispin_env.benchmark.statistics import Estimate, TaskRuns
 from multispin_env.benchmark.suite import Suite, Task
 
@@ -72,15 +72,15 @@ class Policy:
 
     @property
     def commands(self) -> list[str]:
-        """What reproduces its results: verification, or each run's evaluation."""
-        entry = self.line.entry
-        if entry is None or self.line.folder is None:
-            return []
-        folder = self.line.folder
-        if folder.is_absolute():
-            folder = Path("ENTRIES", folder.name)
+        """What reproduces its results: an entry's verification, and each run's evaluation."""
+        plans = [results.plan for results in self.line.results]
+        if self.line.entry is None or self.line.folder is None:
+            return [evaluate_command(plan, "runs/again") for plan in plans if plan.episodes is None]
+        given = self.line.folder
+        folder = Path("ENTRIES", given.name) if given.is_absolute() else given
         verify = shlex.join(["python", "scripts/leaderboard.py", "verify", folder.as_posix()])
-        return [verify, *(evaluate_command(entry, run, folder) for run in entry.runs)]
+        outputs = [f"runs/{folder.name}-{run}" for run in self.line.entry.runs]
+        return [verify, *(evaluate_command(*pair, folder) for pair in zip(plans, outputs))]
 
     @property
     def sha256(self) -> str:
@@ -105,19 +105,19 @@ class TaskPage:
     regrets: tuple[tuple[Policy, Estimate], ...] = ()  #: at the end [tokens]
 
 
-def evaluate_command(entry: Entry, run: str, folder: Path) -> str:
-    """The command that evaluates a run of an entry again."""
-    source, _, function = entry.policy.rpartition(":")
+def evaluate_command(plan: Plan, output: str, folder: Path = Path()) -> str:
+    """The command that carries out a plan; a policy's file is looked for in `folder`."""
+    source, _, function = plan.policy.rpartition(":")
     local = source.endswith(".py")
     words = ["python", "scripts/leaderboard.py", "evaluate"]
-    words.append(f"{(folder / source).as_posix()}:{function}" if local else entry.policy)
-    words += ["--suite", entry.suite, "--track", entry.track, "--split", entry.split]
-    words += ["--value", entry.value] if entry.value else []
-    words += ["--decision-time-ms", f"{entry.decision_time_ms!r}"]
-    options = [f"{key}={_word(value)}" for key, value in entry.runs[run].items()]
+    words.append(f"{(folder / source).as_posix()}:{function}" if local else plan.policy)
+    words += ["--suite", plan.suite, "--track", plan.track, "--split", plan.split]
+    words += ["--value", plan.value] if plan.value else []
+    words += ["--decision-time-ms", repr(plan.decision_time_ms)]
+    options = [f"{key}={_word(value)}" for key, value in plan.options.items()]
     words += ["--option", *options] if options else []
-    words += ["--task", *entry.tasks] if entry.tasks else []
-    return shlex.join([*words, "--output", f"runs/{folder.name}-{run}"])
+    words += ["--task", *plan.tasks] if plan.tasks else []
+    return shlex.join([*words, "--output", output])
 
 
 def _word(value: Any) -> str:
