@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: demo test check format clean
 
-demo: $(STAMP)  ## play every policy; prints a table, writes a picture under outputs/
+demo: $(STAMP)  ## play every policy; prints a table, writes the leaderboard under outputs/
 	$(BIN)/python scripts/demo.py
 
 test: $(STAMP)  ## the whole test suite

@@ -20,7 +20,7 @@ import importlib.util
 import gymnasium as gym
 import multispin_env
 
-for name in ("torch", "matplotlib", "stable_baselines3", "baselines", "agents"):
+for name in ("torch", "matplotlib", "jinja2", "stable_baselines3", "baselines", "agents"):
     assert importlib.util.find_spec(name) is None, f"{name} is installed"
 for scenario in multispin_env.list_scenarios():
     multispin_env.Scenario.load(scenario)
@@ -31,6 +31,7 @@ for name in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth"):
         if env.step(env.action_space.sample())[3]:
             env.reset()
 from multispin_env import benchmark
+from multispin_env.benchmark import page
 for name in benchmark.list_suites():
     benchmark.load_references(benchmark.load(name))
 print("every id and suite works from the wheel alone")
@@ -56,6 +57,9 @@ def main() -> None:
             "multispin_env/scenarios/qwen2.5.toml",
             "multispin_env/benchmark/suites/core-2026.toml",
             "multispin_env/benchmark/suites/SHA256SUMS",
+            "multispin_env/benchmark/templates/leaderboard.html",
+            "multispin_env/benchmark/templates/leaderboard.css",
+            "multispin_env/benchmark/templates/leaderboard.js",
         ):
             assert needed in names, f"the wheel lacks {needed}"
         venv.create(work / "env", with_pip=True)

@@ -1,4 +1,4 @@
-"""Play every analytical policy and the shipped agent on the suite `quick`; print the table.
+"""Play every analytical policy and the shipped agent on the suite `quick`; write the leaderboard.
 
     python scripts/demo.py                 # 32 episodes a task, a minute or two on two cores
     python scripts/demo.py --episodes 8    # faster, wider intervals
@@ -21,7 +21,8 @@ import agents
 import baselines
 import multispin_env
 from multispin_env import benchmark
-from multispin_env.benchmark import Evaluation, Reference, Task, statistics
+from multispin_env.benchmark import Evaluation, Plan, Reference, Results, Task, page, statistics
+from multispin_env.benchmark.report import Line
 from multispin_env.parallel import spread
 
 
@@ -32,7 +33,7 @@ class Options:
     episodes: int = 32
     """Episodes of each task."""
     output: Path = Path("outputs")
-    """Folder for the picture."""
+    """Folder for the picture and the page."""
     workers: int = 2
     """Processes."""
 
@@ -83,6 +84,19 @@ def picture(results: dict[str, dict[str, Evaluation]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def line(name: str, found: list[Evaluation], episodes: int) -> Line:
+    """A policy with what it has played, for the leaderboard."""
+    learned = name in agents.list_agents()
+    function = "agents:load" if learned else "baselines:make"
+    tasks = tuple(evaluation.task for evaluation in found)
+    every = episodes == benchmark.load("quick").dev_episodes
+    plan = Plan(
+        "quick", function, {"name": name}, tasks=tasks, episodes=None if every else episodes
+    )
+    results = Results.of_evaluations(plan, found)
+    return Line(name, "open" if learned else "analytical", "self-reported", [results])
+
+
 def main() -> None:
     options = tyro.cli(Options)
     suite = benchmark.load("quick")
@@ -103,7 +117,13 @@ def main() -> None:
         print(table(task, results[task.name], references[task.name], options.episodes))
     path = options.output / "demo.png"
     picture(results, path)
+    lines = [
+        line(name, [found[name] for found in results.values() if name in found], options.episodes)
+        for name in dict.fromkeys(name for _, name in jobs)
+    ]
+    page.write(options.output, lines, suite, references)
     print(f"\nThe picture is in {path}; `scripts/leaderboard.py` plays policies of your own")
+    print(f"Page: {options.output / 'leaderboard.html'}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 import baselines
 from multispin_env import benchmark, parallel
-from multispin_env.benchmark import Plan, report
+from multispin_env.benchmark import Plan, page, report
 from multispin_env.benchmark.report import Line
 
 Positional = tyro.conf.Positional
@@ -262,7 +262,7 @@ class Verify:
 
 @dataclass
 class Build:
-    """Rank the entries of a folder: leaderboard.md and leaderboard.csv."""
+    """Rank the entries of a folder: leaderboard.html, leaderboard.md and leaderboard.csv."""
 
     entries: Annotated[Path, Positional]
     """Folder with a folder for each entry."""
@@ -275,7 +275,7 @@ class Build:
     value: str = ""
     """Of the test split."""
     output: Path | None = None
-    """Folder for the tables; the entries' folder if left out."""
+    """Folder for the tables and the page; the entries' folder if left out."""
 
     def run(self) -> None:
         suite = benchmark.load(self.suite)
@@ -289,13 +289,11 @@ class Build:
         print("\n".join(left_out))
         if not lines:
             raise ValueError(f"entries = {self.entries}: holds none of {self.suite}, {self.track}")
-        tables = report.build(lines, references)
         output = self.output or self.entries
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "leaderboard.md").write_text(report.markdown(tables), "utf8")
-        (output / "leaderboard.csv").write_text(report.table_csv(tables), "utf8")
+        tables = page.write(output, lines, suite, references)
         print(report.markdown(tables))
         print(f"Tables: {output}/leaderboard.md, leaderboard.csv")
+        print(f"Page: {output}/leaderboard.html")
 
     def add(
         self,

@@ -37,6 +37,11 @@ def test_demo_plays_every_analytical_policy_and_draws_them(tmp_path):
     picture = iio.imread(tmp_path / "demo.png")
     assert picture.shape[1] == 1650
     assert str(tmp_path / "demo.png") in out
+    assert out.endswith(f"Page: {tmp_path / 'leaderboard.html'}\n")
+    page = (tmp_path / "leaderboard.html").read_text()
+    for name in (*baselines.names(benchmark.load("quick").tasks[0].make()), "distilled"):
+        assert f">{name}</a>" in page
+    assert (tmp_path / "leaderboard.csv").is_file()
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ class Line:
     results: Sequence[Results]  #: of each run (training seed)
     decision_ms: float | None = None  #: as measured by the verifier
     entry: Entry | None = None  #: unless these are results that are no entry yet
+    folder: Path | None = None  #: of the entry
 
     @classmethod
     def of_entry(cls, folder: str | Path) -> Line:
@@ -43,6 +44,7 @@ class Line:
             [load_run(folder, entry, run) for run in entry.runs],
             None if found is None else found.decision_ms,
             entry,
+            Path(folder),
         )
 
     @classmethod

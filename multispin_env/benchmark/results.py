@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from multispin_env import parallel
 from multispin_env.benchmark import suite as suites
-from multispin_env.benchmark.rollout import Episode, Factory, PolicyError, play
+from multispin_env.benchmark.rollout import Episode, Evaluation, Factory, PolicyError, play
 from multispin_env.benchmark.suite import Suite, Task
 
 #: Episodes in a block: what an interruption costs at most.
@@ -260,9 +260,7 @@ def _assemble(plan: Plan, folder: Path) -> None:
             played.setdefault(name, []).extend(unpack_episodes(dict(block)))
     for task in plan.chosen_tasks():
         episodes = played[task.name]
-        for key, array in pack_episodes(episodes).items():
-            if key in _PER_ROUND or key == "rounds":
-                arrays[f"{task.name}/{key}"] = array
+        arrays |= _arrays(task, episodes)
         for number, episode in enumerate(episodes):
             rows.writerow(episode_row(task, number, episode, plan.decision_time_ms))
             times.writerow((task.name, number, f"{1e3 * episode.decision_s:.4f}"))
@@ -271,6 +269,15 @@ def _assemble(plan: Plan, folder: Path) -> None:
     (folder / "timings.csv").write_text(timings.getvalue(), "utf8")
     (folder / "episodes.csv").write_text(table.getvalue(), "utf8")  # last: now it is complete
     shutil.rmtree(folder / "blocks")
+
+
+def _arrays(task: Task, episodes: Sequence[Episode]) -> dict[str, NDArray[Any]]:
+    """What actions.npz holds of a task."""
+    return {
+        f"{task.name}/{key}": array
+        for key, array in pack_episodes(episodes).items()
+        if key in _PER_ROUND or key == "rounds"
+    }
 
 
 def episode_row(
@@ -323,6 +330,22 @@ class Results:
                 times.setdefault(row["task"], []).append(float(row["decision_ms"]))
         means = {task: float(np.mean(values)) for task, values in times.items()}
         return cls(plan, rows, actions, means)
+
+    @classmethod
+    def of_evaluations(cls, plan: Plan, evaluations: Sequence[Evaluation]) -> Results:
+        """What :func:`multispin_env.benchmark.evaluate` has played, without a folder."""
+        rows = []
+        actions: dict[str, NDArray[Any]] = {}
+        decision_ms = {}
+        for evaluation in evaluations:
+            task = plan.load_suite().task(evaluation.task)
+            for number, episode in enumerate(evaluation.episodes):
+                cells = episode_row(task, number, episode, plan.decision_time_ms)
+                rows.append(dict(zip(COLUMNS, cells)))
+            actions |= _arrays(task, evaluation.episodes)
+            seconds = [episode.decision_s for episode in evaluation.episodes]
+            decision_ms[task.name] = 1e3 * float(np.mean(seconds))
+        return cls(plan, rows, actions, decision_ms)
 
     def column(self, task: str, name: str) -> NDArray[np.float64]:
         """A column of one task's episodes."""

@@ -39,6 +39,9 @@ def test_a_newcomers_policy_is_evaluated_packed_verified_and_ranked(tmp_path):
     assert "| 1 | Threshold | open | verified |" in printed[3]
     table = (tmp_path / "entries" / "leaderboard.csv").read_text()
     assert table.count("Threshold,open,verified") == 4
+    assert "Page: entries/leaderboard.html" in printed[3]
+    page = (tmp_path / "entries" / "leaderboard.html").read_text()
+    assert page.count("python scripts/leaderboard.py verify entries/mine<") == 1
     # The same with the papers' policies, and both in one table.
     more = [shlex.split(command)[2:] for command in OTHERS]
     more += [["verify", "entries/papers", "--replay-only"], shlex.split(COMMANDS[3])[2:]]
