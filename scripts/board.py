@@ -5,7 +5,8 @@
     python scripts/board.py --show               # only the commands
 
 What is there already is kept: finished trainings and evaluations under runs/board, packed and
-verified entries under leaderboard. Learned entries are trained with five seeds.
+verified entries under leaderboard. Learned entries are trained with five seeds. At the end the
+tables of README.md are refreshed.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ from typing import Final
 import tyro
 
 from agents.training import Preset
+from multispin_env import benchmark
+from multispin_env.benchmark import report
+from multispin_env.benchmark.report import Line
 
 ROOT: Final = Path(__file__).parents[1]
 SUITE: Final = "core-2026"
 AUTHORS: Final = "The Multi-SPIN Gym developers"
 SEEDS: Final = range(5)
+#: Tasks that all entries have played, and where the README shows the tables.
+COMMON: Final = ("draft-qwen2.5-20dbm-r4", "draft-qwen2.5-10dbm-r4")
+MARKERS: Final = ("<!-- board -->", "<!-- end board -->")
 
 #: The policy of an entry with one file of weights for each training seed.
 POLICY: Final = '''"""Weights of one training seed, which lie beside this file."""
@@ -151,6 +158,23 @@ def main() -> None:
             carry_out(command, options.show)
     board = options.board / SUITE
     carry_out(Command(("leaderboard.py", "build", str(board)), Path("-")), options.show)
+    if not options.show:
+        page = ROOT / "README.md"
+        text = page.read_text("utf8")
+        page.write_text(with_tables(text, tables(board)), "utf8")
+
+
+def tables(board: Path) -> str:
+    """The ranking, and the tasks that all entries have played, as Markdown."""
+    lines = [Line.of_entry(path.parent) for path in sorted(board.glob("*/entry.toml"))]
+    built = report.build(lines, benchmark.load_references(benchmark.load(SUITE)))
+    return f"{report.standings(built)}\n\n{report.side_by_side(built, COMMON)}"
+
+
+def with_tables(text: str, made: str) -> str:
+    """A page's text with other tables between its markers."""
+    head, rest = text.split(MARKERS[0])
+    return f"{head}{MARKERS[0]}\n\n{made}\n\n{MARKERS[1]}{rest.split(MARKERS[1])[1]}"
 
 
 def carry_out(command: Command, show: bool) -> None:

@@ -171,19 +171,42 @@ def _standings(lines: Sequence[Line], references: Mapping[str, Reference]) -> li
     return sorted(standings, key=lambda s: (s.rank, -s.score))
 
 
+def standings(report: Report) -> str:
+    """The ranking as a Markdown table."""
+    lines = [
+        "| rank | policy | division | status | score [95 %] | better than the reference |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {s.rank} | {s.line.name} | {s.line.division} | {s.line.status} | {s.score:.3f} "
+        f"[{s.interval[0]:.3f}, {s.interval[1]:.3f}] | {100 * s.improvement:.0f} % |"
+        for s in report.standings
+    ]
+    return "\n".join(lines)
+
+
+def side_by_side(report: Report, tasks: Sequence[str]) -> str:
+    """Policies that have played all of some tasks, as a Markdown table: tokens/s and score."""
+    names = dict.fromkeys(row.name for row in report.rows if row.task == tasks[0])
+    found = {(row.task, row.name): row for row in report.rows}
+    lines = [
+        f"| policy | division | {' | '.join(f'{task}, tokens/s (score)' for task in tasks)} |",
+        "| --- | --- |" + " --- |" * len(tasks),
+    ]
+    for name in names:
+        rows = [found[task, name] for task in tasks if (task, name) in found]
+        if len(rows) == len(tasks):
+            cells = [
+                f"{row.goodput.value:.1f} ± {row.goodput.half_width:.1f} ({row.score.value:.3f})"
+                for row in rows
+            ]
+            lines.append(f"| {name} | {rows[0].division} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def markdown(report: Report) -> str:
-    """The tables as Markdown."""
-    parts = []
-    if report.standings:
-        parts.append(
-            "| rank | policy | division | status | score [95 %] | better than the reference |\n"
-            "| --- | --- | --- | --- | --- | --- |"
-        )
-        parts[-1] += "".join(
-            f"\n| {s.rank} | {s.line.name} | {s.line.division} | {s.line.status} | {s.score:.3f} "
-            f"[{s.interval[0]:.3f}, {s.interval[1]:.3f}] | {100 * s.improvement:.0f} % |"
-            for s in report.standings
-        )
+    """All tables as Markdown."""
+    parts = [standings(report)] if report.standings else []
     for task in dict.fromkeys(row.task for row in report.rows):
         lines = [
             f"**{task}**\n",
