@@ -28,9 +28,7 @@ from multispin_env.benchmark import Reference, statistics
 from multispin_env.scenario import Scenario
 
 PRESETS: Final = Path(__file__).parent / "presets"
-#: Steps between two numbers of a curve; rounds of a network, and rounds of Stable-Baselines3
-#: between two checkpoints.
-LOG_STEPS: Final = 100
+#: Rounds of Stable-Baselines3 between two checkpoints.
 SB3_ROUNDS: Final = 16_384
 #: Training episodes behind the goodput that is shown meanwhile.
 TRAIN_EPISODES: Final = 32
@@ -176,7 +174,7 @@ def read(preset: str | Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Update:
-    """How far a training is: numbers to show and to log, at some of the steps."""
+    """How far a training is: numbers to show and to log."""
 
     stage: str  #: labels, imitation, gradient or the algorithm's name
     step: int
@@ -245,8 +243,7 @@ def _train_network(
             seed=seed,
             checkpoint=files["imitation"],
         ):
-            numbers = {"loss": loss} if step % LOG_STEPS == 0 else {}
-            yield Update("imitation", step, stage.steps, numbers), network
+            yield Update("imitation", step, stage.steps, {"loss": loss}), network
     if preset.gradient is not None:
         updates = preset.gradient
         for progress in gradient.train(
@@ -256,8 +253,7 @@ def _train_network(
             checkpoint=files["gradient"],
             **asdict(updates),
         ):
-            shown = progress.update % LOG_STEPS == 0
-            numbers = {"reward": progress.reward, "entropy": progress.entropy} if shown else {}
+            numbers = {"reward": progress.reward, "entropy": progress.entropy}
             yield Update("gradient", progress.update, updates.updates, numbers), network
 
 

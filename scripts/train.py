@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import torch
 import tyro
@@ -23,6 +23,9 @@ from tqdm import tqdm
 
 from agents import training
 from multispin_env import parallel
+
+#: Steps between two points of a curve.
+LOG_STEPS: Final = 100
 
 
 @dataclass
@@ -73,10 +76,10 @@ def train(options: Options, preset: training.Preset) -> None:
                 bar.close()
                 bar = tqdm(total=update.of, desc=stage, initial=update.step - 1)
             bar.update(update.step - bar.n)
-            for key, value in update.numbers.items():
-                log.add_scalar(f"{stage}/{key}", value, update.step)
-                shown[key] = f"{value:.4g}"
-            if update.numbers:
+            if update.step % LOG_STEPS == 0 or "goodput" in update.numbers:
+                for key, value in update.numbers.items():
+                    log.add_scalar(f"{stage}/{key}", value, update.step)
+                    shown[key] = f"{value:.4g}"
                 bar.set_postfix(shown)
         bar.close()
         minutes = (time.perf_counter() - start) / 60
