@@ -96,7 +96,7 @@ class _PerDevice(nn.Module):
 
 
 class EquivariantPolicy(MultiInputActorCriticPolicy):
-    """Actor and critic on one :class:`EquivariantExtractor`.
+    """Actor and critic on one `EquivariantExtractor`.
 
     Args:
         control, scenario: of the environment; see :func:`ppo`.

@@ -1,0 +1,61 @@
+"""Configuration of the documentation site; `make docs` builds it, offline."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pages
+
+import multispin_env
+
+project = "Multi-SPIN Gym"
+author = copyright = "The Multi-SPIN Gym developers"
+release = multispin_env.__version__
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "pages",
+]
+exclude_patterns = ["Thumbs.db", ".DS_Store"]
+
+html_theme = "furo"
+html_title = project
+html_theme_options = {"navigation_with_keys": True}
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"  # of pages.py: browsers show it without a script or a network
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "substitution"]
+myst_heading_anchors = 3
+myst_substitutions = {
+    "bibtex": pages.bibtex(),
+    "scenario_comparison": pages.scenario_comparison(),
+    **{f"fields_{name}": table for name, table in pages.scenario_fields().items()},
+}
+
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+nb_output_stderr = "warn"
+
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "separated"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 88
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+# Types of other projects: resolving them would take their inventories, from the network.
+nitpick_ignore = [("py:exc", "ResetNeeded")]
+nitpick_ignore_regex = [
+    (r"py:.*", r"(collections|gym|gymnasium|np|numpy|pathlib|spaces|stable_baselines3|torch)\..*"),
+]
