@@ -46,7 +46,6 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_class_signature = "separated"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
 napoleon_google_docstring = True

@@ -148,6 +148,21 @@ def _leave_out_markdown(
         lines[:] = []
 
 
+def _shorten(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: Any,
+    options: Any,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str, str | None] | None:
+    """Write the default that a dataclass makes anew for each object as `...`."""
+    if signature is None or "<factory>" not in signature:
+        return None
+    return signature.replace("<factory>", "..."), returns
+
+
 # ---- formulas ----------------------------------------------------------------------------------
 
 
@@ -163,5 +178,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register all of this with Sphinx."""
     app.add_directive("docstring", DocstringDirective)
     app.connect("autodoc-process-docstring", _leave_out_markdown)
+    app.connect("autodoc-process-signature", _shorten)
     app.add_html_math_renderer("mathml", (_formula, None), (_formula, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
