@@ -1,7 +1,10 @@
 """Configuration of the documentation site; `make docs` builds it, offline."""
 
+import logging
 import sys
 from pathlib import Path
+
+from jupyter_client.manager import KernelManager
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -41,6 +44,10 @@ nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_output_stderr = "warn"
+KernelManager.transport.default_value = "ipc"  # a kernel warns of sockets that others could reach
+logging.getLogger("traitlets").setLevel(
+    logging.WARNING
+)  # a style of furo's shows all loggers' news
 
 default_role = "code"
 autodoc_member_order = "bysource"

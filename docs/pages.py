@@ -10,13 +10,16 @@ from typing import Any
 
 import yaml
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from multispin_env import Scenario, list_scenarios, scenario
 
+LOGGER = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -50,14 +53,13 @@ def _shown(value: Any) -> str:
 
 
 def scenario_comparison() -> str:
-    """The shipped scenarios side by side, as a Markdown table of the fields in which they differ.
-
-    A field that all of them have in common is in the table too: one may want to look it up.
-    """
+    """The shipped scenarios side by side, as a Markdown table with a row a field."""
     names = list_scenarios()
     columns = [_flat(Scenario.load(name).to_dict()) for name in names]
     keys = [key for column in columns for key in column]
     keys = [key for key in dict.fromkeys(keys) if key not in ("name", "reference_physics")]
+    sections = list(dict.fromkeys(key.split(".")[0] for key in keys))
+    keys.sort(key=lambda key: sections.index(key.split(".")[0]))
     rows = [[f"`{key}`", *(_shown(column.get(key)) for column in columns)] for key in keys]
     return _table(["field", *(f"`{name}`" for name in names)], rows)
 
@@ -169,7 +171,11 @@ def _shorten(
 def _formula(translator: Any, node: nodes.Node) -> None:
     """LaTeX as MathML, by docutils."""
     block = isinstance(node, nodes.math_block)
-    mathml = tex2mathml(node.astext(), as_block=block)
+    try:
+        mathml = tex2mathml(node.astext(), as_block=block)
+    except MathError as error:
+        LOGGER.warning("formula %r: %s", node.astext(), error, location=node)
+        raise nodes.SkipNode from error
     translator.body.append(f'<div class="math">{mathml}</div>' if block else mathml)
     raise nodes.SkipNode
 
