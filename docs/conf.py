@@ -1,10 +1,9 @@
 """Configuration of the documentation site; `make docs` builds it, offline."""
 
 import logging
+import os
 import sys
 from pathlib import Path
-
-from jupyter_client.manager import KernelManager
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -44,7 +43,7 @@ nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_output_stderr = "warn"
-KernelManager.transport.default_value = "ipc"  # a kernel warns of sockets that others could reach
+os.environ["JUPYTER_PATH"] = str(Path(__file__).parent / "jupyter")  # the kernel of the notebooks
 logging.getLogger("traitlets").setLevel(
     logging.WARNING
 )  # a style of furo's shows all loggers' news
