@@ -43,6 +43,7 @@ nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_output_stderr = "warn"
+os.environ["OMP_NUM_THREADS"] = "1"  # for small networks threads only wait for each other
 os.environ["JUPYTER_PATH"] = str(Path(__file__).parent / "jupyter")  # the kernel of the notebooks
 logging.getLogger("traitlets").setLevel(
     logging.WARNING
