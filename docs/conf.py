@@ -54,6 +54,9 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+ALIASES = ("ArrayLike", "DraftPolicyLike", "Floats", "Integers", "Observation", "Overrides")
+ALIASES += ("Reward", "ScenarioLike")
+autodoc_type_aliases = {name: name for name in ALIASES}
 maximum_signature_line_length = 88
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -61,7 +64,7 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 # Types of other projects: resolving them would take their inventories, from the network.
-nitpick_ignore = [("py:exc", "ResetNeeded")]
+nitpick_ignore = [("py:exc", "ResetNeeded"), *(("py:class", name) for name in ALIASES)]
 nitpick_ignore_regex = [
     (r"py:.*", r"(collections|gym|gymnasium|np|numpy|pathlib|spaces|stable_baselines3|torch)\..*"),
 ]

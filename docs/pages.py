@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from dataclasses import fields
+import re
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from multispin_env import Scenario, list_scenarios, scenario
 
 LOGGER = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
+SECTIONS = {"models", "drafting", "verification", "payload", "radio", "channel", "episode"}
 
 
 # ---- tables of scenarios ---------------------------------------------------------------------
@@ -76,16 +78,23 @@ def scenario_fields() -> dict[str, str]:
         for item in fields(section):
             key = section.PREFIX + item.name
             meaning = " ".join(meanings[name, item.name]).strip()
-            default = "computed" if item.name.startswith("reference_") else repr(item.default)
-            if "MISSING" in default:
-                default = "required"
-            rows.append([f"`{key}`", meaning, _allowed(item), default.replace("'", "`")])
+            rows.append([f"`{key}`", meaning, _allowed(item), _default(item)])
         tables[name] = _table(["override key", "meaning", "allowed", "default"], rows)
     return tables
 
 
+def _default(item: Any) -> str:
+    if item.default is MISSING:
+        return "required"
+    if isinstance(item.default, scenario.Range):
+        return _shown(asdict(item.default))
+    return "none" if item.default is None else f"`{item.default}`"
+
+
 def _allowed(item: Any) -> str:
     """What a field takes, in the words of the error that a wrong value raises."""
+    if item.name in SECTIONS:
+        return "a table, see below"
     try:
         item.metadata["check"](item.name, object())
     except ValueError as error:
@@ -159,10 +168,12 @@ def _shorten(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str, str | None] | None:
-    """Write the default that a dataclass makes anew for each object as `...`."""
-    if signature is None or "<factory>" not in signature:
+    """Write aliases by their names, and defaults that are made anew for each object as `...`."""
+    if signature is None:
         return None
-    return signature.replace("<factory>", "..."), returns
+    alias = r"~?[\w.]*TypeAliasForwardRef\('(\w+)'\)"
+    returns = returns and re.sub(alias, r"\1", returns)
+    return re.sub(alias, r"\1", signature).replace("<factory>", "..."), returns
 
 
 # ---- formulas ----------------------------------------------------------------------------------
