@@ -30,7 +30,7 @@ MAX_LENGTH: Final = 63
 class Constants:
     """What is fixed about N cells of K devices; tensors [N] or [N, K]."""
 
-    payload_s: Tensor  #: bits of a distribution over the band: seconds at 1 bit/s/Hz [N]
+    payload_s: Tensor  #: bits of a distribution over the band, seconds at 1 bit/s/Hz [N]
     verification_s: Tensor  #: [N]
     downlink_gain: (
         Tensor  #: downlink over uplink SNR, all power for one device [N, K]; 1 in uploads

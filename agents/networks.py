@@ -265,7 +265,7 @@ class Network(nn.Module):
         return encoded
 
 
-#: Networks by the name that their weights have: draft lengths and modes of the correction protocol,
+#: Networks by the name that their weights have; draft lengths and modes of the correction protocol,
 #: lengths and shares of the upload protocol.
 NETWORKS: Final[dict[str, Callable[[], Network]]] = {
     "draft": lambda: Network(DeadlineHead()),

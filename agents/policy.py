@@ -42,7 +42,7 @@ class NetworkPolicy(Policy):
 
     Args:
         context: the environment.
-        networks: by name, at least :func:`networks_for` the environment.
+        networks: by name, at least :func:`agents.policy.networks_for` the environment.
 
     Raises:
         ValueError: a network is missing, or drafts may be longer than networks can say.

@@ -113,7 +113,7 @@ def _head(size: int) -> nn.Module:
 
 
 class EquivariantPolicy(MultiInputActorCriticPolicy):
-    """Actor and critic on one :class:`EquivariantExtractor`.
+    """Actor and critic on one `EquivariantExtractor`.
 
     Args:
         control, scenario: of the environment; see :func:`learner`.

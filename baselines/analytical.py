@@ -34,7 +34,7 @@ class CorrectionSolver(Policy):
 
     Args:
         context: the environment.
-        solver: a key of :data:`multispin_env.solvers.DRAFT_SOLVERS`.
+        solver: a key of :data:`.DRAFT_SOLVERS`.
         rule: lengths are the best under this rule, and in Joint modes follow it. Default: the
             environment's `correction`, and in Joint the optimal rule.
         seed: of the coins under `random` in Joint.

@@ -8,7 +8,7 @@ from baselines.policy import Context, Policy
 from baselines.registry import make
 from multispin_env.spaces import MODE_SELECTION
 
-#: Policy by portfolio: for lengths (and modes) of corrections, for modes alone, and for uploads.
+#: Policy by portfolio, for lengths (and modes) of corrections, for modes alone, and for uploads.
 PORTFOLIOS: Final[dict[str, tuple[str, str, str]]] = {
     "strongest": ("deadline", "optimal_modes", "exact"),
     "papers": ("greedy", "optimal_modes", "heterogeneous"),

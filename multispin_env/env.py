@@ -267,7 +267,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
 
     @property
     def tape(self) -> Tape:
-        """The running episode's draws: `channel_gain` and `run_length`, [rounds, K], read-only."""
+        """The running episode's draws, `channel_gain` and `run_length`, [rounds, K], read-only."""
         if not self._core.started(0):
             raise ResetNeeded("tape needs an episode: call reset() first")
         return self._core.tape_of(0)

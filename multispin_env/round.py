@@ -1,7 +1,7 @@
 """One round as a pure function of the tape, the round's index and the decision.
 
 This is the readable account of a round, for analysis and replay: it puts the formulas of
-:mod:`multispin_env.model` together. The environments do the same in compiled code, for many cells
+`multispin_env.model` together. The environments do the same in compiled code, for many cells
 at once, and the tests hold the two against each other.
 """
 
@@ -37,7 +37,7 @@ class Round:
 
     @property
     def emitted(self) -> int:
-        """Tokens generated: the accepted ones, and one more for each device."""
+        """Tokens generated, the accepted ones, and one more for each device."""
         return int(self.accepted.sum()) + self.accepted.size
 
     @property
@@ -61,8 +61,9 @@ def play_round(
         tape: the episode's draws.
         index: the round, among those drawn.
         draft_length: tokens that each device drafts, integers [K].
-        rule, downlink: how corrections travel: a rule of :func:`correction.correct`, or given
-            modes (`downlink`, [K], for example `info["mode"] == 1`). Correction protocol only.
+        rule, downlink: how corrections travel: a rule of
+            :func:`multispin_env.model.correction.correct`, or given modes (`downlink`, [K], for
+            example `info["mode"] == 1`). Correction protocol only.
         share: bandwidth shares [K] in place of Lemma 3's allocation. Upload protocol only.
     """
     scenario, devices = tape.scenario, tape.devices

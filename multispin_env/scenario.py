@@ -5,8 +5,8 @@ episode. What is random (which task a device works on, where it stands, the fadi
 :mod:`multispin_env.tape` from the ranges given here.
 
 Scenarios are frozen dataclasses, loaded from TOML files; the shipped ones are listed by
-:func:`list_scenarios`. Every value is checked when a scenario is made, so that an object that
-exists is valid.
+:func:`multispin_env.list_scenarios`. Every value is checked when a scenario is made, so that an
+object that exists is valid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from multispin_env.model.latency import MAX_ROUND_S, verification_latency
 PROTOCOLS: Final = ("correction", "upload")
 FADINGS: Final = ("rayleigh", "none")
 
-#: Fields that change no physics: overriding only these keeps a preset's computed reference.
+#: Fields that change no physics; overriding only these keeps a preset's computed reference.
 NOT_PHYSICS: Final = frozenset(
     {
         "name",
@@ -199,7 +199,9 @@ class Models(_Section):
     """Names of the small drafting model and of the large verifying one."""
 
     PREFIX: ClassVar[str] = "models."
+    #: name of the model that devices draft with
     draft: str = _checked(_text)
+    #: name of the model that the server verifies with
     target: str = _checked(_text)
 
 
@@ -211,7 +213,9 @@ class Drafting(_Section):
     """
 
     PREFIX: ClassVar[str] = "drafting."
+    #: time to draft one token [s]
     token_latency_s: PerDevice = _checked(_number(1e-9, MAX_TOKEN_LATENCY_S, per_device=True))
+    #: factor on it, drawn for each device
     spread: Range = _checked(_range(1e-3, 1e3), Range(1.0, 1.0))
 
 
@@ -220,7 +224,9 @@ class Verification(_Section):
     """Batched verification takes fixed_s + K * per_device_s."""
 
     PREFIX: ClassVar[str] = "verification."
+    #: latency of a batch, whatever its size [s]
     fixed_s: float = _checked(_number(0.0, 1e3))
+    #: more latency for each device of the batch [s]
     per_device_s: float = _checked(_number(0.0, 1.0))
 
 
@@ -229,13 +235,16 @@ class Payload(_Section):
     """One truncated token distribution: `support` entries of an index and a `bits`-bit value."""
 
     PREFIX: ClassVar[str] = "payload."
+    #: entries of the vocabulary; an index takes ceil(log2 of it) bits
     vocabulary: int = _checked(_integer(1, 10**9))
+    #: entries of a truncated distribution
     support: int = _checked(_integer(1, 10**9))
+    #: bits of a probability
     bits: int = _checked(_integer(1, 64))
 
     @property
     def distribution_bits(self) -> int:
-        """Bits of one truncated distribution: support * (ceil(log2 vocabulary) + bits)."""
+        """Bits of one truncated distribution, support * (ceil(log2 vocabulary) + bits)."""
         return self.support * ((self.vocabulary - 1).bit_length() + self.bits)
 
 
@@ -250,10 +259,15 @@ class CorrectionRadio(_Section):
     """
 
     PREFIX: ClassVar[str] = "radio."
+    #: the whole band [Hz], shared equally by the rejected devices
     bandwidth_hz: float = _checked(_number(1.0, 1e15))
+    #: largest power of a device [dBm]
     uplink_power_dbm: PerDevice = _checked(_DBM)
+    #: the server's budget over the largest uplink power
     downlink_power_ratio: float = _checked(_number(0.0, 1e12))
+    #: noise density at the server [dBm/Hz]
     noise_server_dbm_hz: float = _checked(_number(-400.0, 100.0))
+    #: noise density at a device [dBm/Hz]
     noise_device_dbm_hz: PerDevice = _checked(_number(-400.0, 100.0, per_device=True))
 
 
@@ -262,8 +276,11 @@ class UploadRadio(_Section):
     """Radio of the upload protocol; noise is a total power, whatever the bandwidth."""
 
     PREFIX: ClassVar[str] = "radio."
+    #: the whole band [Hz], shared by the devices that draft
     bandwidth_hz: float = _checked(_number(1.0, 1e15))
+    #: power of a device [dBm]
     uplink_power_dbm: PerDevice = _checked(_DBM)
+    #: noise power at the server, whatever the bandwidth [dBm]
     noise_total_dbm: float = _checked(_number(-400.0, 100.0))
 
 
@@ -272,10 +289,15 @@ class DistanceChannel(_Section):
     """Mean gain from the distance: reference gain at 1 m, then a power law."""
 
     PREFIX: ClassVar[str] = "channel."
+    #: mean gain at 1 m [dB]
     reference_gain_db: float = _checked(_number(-math.inf, 200.0))
+    #: path-loss exponent
     exponent: float = _checked(_number(0.0, 20.0))
+    #: distance from the server [m]; a range is drawn from, for each device
     distance_m: PerDevice | Range = _checked(_drawn(1e-3, 1e7))
+    #: small-scale fading, drawn anew every round
     fading: str = _checked(_choice(FADINGS), "rayleigh")
+    #: names this kind of channel
     kind: str = _checked(_choice(["distance"]), "distance")
 
 
@@ -284,8 +306,11 @@ class UniformChannel(_Section):
     """Mean gain given or drawn directly."""
 
     PREFIX: ClassVar[str] = "channel."
+    #: mean gain; a range is drawn from, for each device
     mean_gain: PerDevice | Range = _checked(_drawn(0.0, 1e20))
+    #: small-scale fading, drawn anew every round
     fading: str = _checked(_choice(FADINGS), "rayleigh")
+    #: names this kind of channel
     kind: str = _checked(_choice(["uniform"]), "uniform")
 
 
@@ -294,7 +319,9 @@ class Episode(_Section):
     """An episode's length: simulated seconds, or a number of rounds. Exactly one is given."""
 
     PREFIX: ClassVar[str] = "episode."
+    #: simulated time of an episode [s]
     horizon_s: float | None = _checked(_optional(_number(1e-6, MAX_ROUND_S / 2)), None)
+    #: or its number of rounds; exactly one of the two
     rounds: int | None = _checked(_integer(1, 10**9, optional=True), None)
 
     def __post_init__(self) -> None:
@@ -360,13 +387,13 @@ class Scenario(_Section):
     num_devices                   K                                                    1..100000
     max_draft_length              longest draft [tokens]                               1..1000
     tasks                         name -> acceptance rate; a device draws one          [0, 1]
-    models                        :class:`Models`
-    drafting                      :class:`Drafting`
-    verification                  :class:`Verification`
-    payload                       :class:`Payload`
-    radio                         :class:`CorrectionRadio` or :class:`UploadRadio`
-    channel                       :class:`DistanceChannel` or :class:`UniformChannel`
-    episode                       :class:`Episode`
+    models                        `Models`
+    drafting                      `Drafting`
+    verification                  `Verification`
+    payload                       `Payload`
+    radio                         `CorrectionRadio` or `UploadRadio`
+    channel                       `DistanceChannel` or `UniformChannel`
+    episode                       `Episode`
     reference_draft_length        a good common length [tokens]; computed if left out
     reference_goodput             default price of a second [tokens/s]; as above
     reference_physics             fingerprint of what the two were computed for
@@ -379,20 +406,35 @@ class Scenario(_Section):
         ValueError: a field is unknown, missing or outside its range; the message names it.
     """
 
+    #: any name
     name: str = _checked(_text)
+    #: what goes over the air, corrections (paper B) or all drafts (paper A)
     protocol: str = _checked(_choice(PROTOCOLS))
+    #: K
     num_devices: int = _checked(_integer(1, 100_000))
+    #: longest draft [tokens]
     max_draft_length: int = _checked(_integer(1, 1000))
+    #: name and acceptance rate of each; a device draws one
     tasks: tuple[Task, ...] = _checked(_tasks)
+    #: the pair of models
     models: Models = _checked(_section(Models))
+    #: speed of drafting
     drafting: Drafting = _checked(_section(Drafting))
+    #: latency of the batched verification
     verification: Verification = _checked(_section(Verification))
+    #: size of a token distribution
     payload: Payload = _checked(_section(Payload))
+    #: powers, noise and band
     radio: CorrectionRadio | UploadRadio = _checked(_section(CorrectionRadio, UploadRadio))
+    #: gains
     channel: DistanceChannel | UniformChannel = _checked(_section(DistanceChannel, UniformChannel))
+    #: how long an episode is
     episode: Episode = _checked(_section(Episode))
+    #: a good common length [tokens]
     reference_draft_length: int | None = _checked(_integer(0, 1000, optional=True), None)
+    #: default price of a second [tokens/s]
     reference_goodput: float | None = _checked(_optional(_number(0.0, 1e12)), None)
+    #: fingerprint of what the two were computed for
     reference_physics: str | None = _checked(_optional(_text), None)
 
     def __post_init__(self) -> None:
@@ -445,7 +487,7 @@ class Scenario(_Section):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the physics: of all but the name, the models, the episode and the reference."""
+        """A hash of the physics, of all but the name, the models, the episode and the reference."""
         physics = {
             item.name: _plain(getattr(self, item.name))
             for item in fields(self)
@@ -501,7 +543,7 @@ class Scenario(_Section):
         """Load a scenario and change some of its fields.
 
         Args:
-            source: a preset's name (:func:`list_scenarios`), the path of a TOML file, a dict as
+            source: a preset's name (:func:`.list_scenarios`), the path of a TOML file, a dict as
                 :meth:`to_dict` gives it, or a scenario.
             overrides: dotted field names and their new values, for example
                 ``{"radio.uplink_power_dbm": 10, "num_devices": 8}``. When they change the

@@ -17,21 +17,14 @@ COUNT_MAX: Final = 2**53
 
 @dataclass(frozen=True)
 class Control:
-    """One kind of environment.
+    """One kind of environment."""
 
-    Attributes:
-        name: as in the environment's id.
-        protocols: the protocols that it fits.
-        scenario: its default scenario.
-        draft, mode, bandwidth: what the agent decides.
-    """
-
-    name: str
-    protocols: tuple[str, ...]
-    scenario: str
-    draft: bool = False
-    mode: bool = False
-    bandwidth: bool = False
+    name: str  #: as in the environment's id
+    protocols: tuple[str, ...]  #: the protocols that it fits
+    scenario: str  #: its default scenario
+    draft: bool = False  #: the agent decides draft lengths
+    mode: bool = False  #: it decides modes
+    bandwidth: bool = False  #: it decides bandwidth shares
 
     @property
     def pending(self) -> bool:
@@ -68,7 +61,7 @@ def action_space(control: Control, num_devices: int, max_draft_length: int) -> s
 
 
 def float_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
-    """Keys of the float observations, in the row order of :func:`kernels.observe`."""
+    """Keys of the float observations, in the row order of `kernels.observe`."""
     keys = ["snr_db", "token_latency_s"]
     keys += ["next_snr_db"] * control.pending
     keys += ["acceptance_rate"] * observe_acceptance
@@ -76,7 +69,7 @@ def float_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
 
 
 def integer_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
-    """Keys of the integer observations, in the row order of :func:`kernels.observe`."""
+    """Keys of the integer observations, in the row order of `kernels.observe`."""
     keys = ["draft_length", "rejected"] if control.pending else []
     if not observe_acceptance:
         keys += ["accepted_count", "rejection_count", "accepted"]

@@ -4,7 +4,7 @@ At reset an environment takes a few words from its generator, the *episode seed*
 of that seed, one a purpose and each with a fixed index, give everything random in the episode:
 
 * stream 0 draws the devices (three uniform numbers each), then, in blocks of 16 rounds, standard
-  exponential numbers ``[16, 2, K]``: the fading |h|^2 of every round and device, and the variates
+  exponential numbers ``[16, 2, K]``: the fading `|h|^2` of every round and device, and the variates
   of the run lengths;
 * stream 1, only under random modes, draws a coin for every round and device.
 
@@ -113,7 +113,7 @@ class Tape:
 
     @cached_property
     def channel_gain(self) -> Floats:
-        """Power gains |h|^2 of all rounds drawn so far, [rounds, K]."""
+        """Power gains `|h|^2` of all rounds drawn so far, [rounds, K]."""
         drawn, exponential = self._draws
         fading = exponential[:, FADING] if self.scenario.channel.fading == "rayleigh" else 1.0
         return _read_only(

@@ -449,7 +449,7 @@ def test_dev_scores_of_the_cards_are_reproduced(path):
     task = preset.tasks[0]
     suite = benchmark.load("core-2026")
     found = benchmark.evaluate(
-        training.factory_of(network, preset.network), suite.task(task), lanes=64, expected=False
+        training.factory_of(preset, network), suite.task(task), lanes=64, expected=False
     )
     stated = card["dev"][task]
     assert found.goodput == pytest.approx(stated["goodput"], rel=2e-3)

@@ -102,6 +102,16 @@ def test_make_gif(tmp_path):
     assert iio.imread(tmp_path / "a.gif").shape == (3, 500, 800, 3)
 
 
+def test_draw_round_makes_the_picture_of_the_docs(tmp_path):
+    run("draw_round.py", "--output", tmp_path / "round.svg")
+    drawn, shown = (
+        p.read_text("utf8") for p in (tmp_path / "round.svg", SCRIPTS.parent / "docs" / "round.svg")
+    )
+    # The bars and titles; ticks and text metrics belong to the libraries' versions.
+    titles = re.compile(r"<!-- ((?:Correction|Upload) protocol: .*) -->")
+    assert titles.findall(drawn) == titles.findall(shown) != []
+
+
 @pytest.mark.slow
 def test_throughput_reports_every_part():
     out = run("throughput.py", "--quick")

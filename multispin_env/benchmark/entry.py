@@ -26,6 +26,7 @@ from multispin_env.benchmark import suite as suites
 from multispin_env.benchmark.results import Plan, Results, read_results
 from multispin_env.benchmark.suite import Suite, Task
 
+#: What an entry may compete as; docs/benchmark.md has the rules.
 DIVISIONS: Final = ("analytical", "learned-closed", "open")
 #: Limits of the division learned-closed.
 MAX_TRAINING_ROUNDS: Final = 1_000_000

@@ -328,10 +328,10 @@ def check_causal(
 ) -> list[int]:
     """The rounds at which a policy acts on what it cannot know; none if it is causal.
 
-    An episode is played up to a round; then the future is drawn anew (:meth:`fork`), so that all
-    the policy has seen stays as it was. A policy that acts on observations only decides as before.
-    Here the factory is given the environment that is played, so that a policy which reads the tape
-    is caught. Rounds after the episode's end are left out.
+    An episode is played up to a round; then the future is drawn anew (:meth:`.MultiSpinEnv.fork`),
+    so that all the policy has seen stays as it was. A policy that acts on observations only decides
+    as before. Here the factory is given the environment that is played, so that a policy which
+    reads the tape is caught. Rounds after the episode's end are left out.
 
     Args:
         factory, task, track: as :func:`evaluate`.

@@ -81,7 +81,7 @@ def score(goodput: ArrayLike, low: ArrayLike, reference: ArrayLike) -> Score:
     """S = (G - G_low) / (G_ref - G_low) of mean goodputs on the same episodes.
 
     0 is the floor, 1 the reference; neither is a bound. By the delta method S varies as the mean of
-    the influence terms
+    the influence terms::
 
         psi_i = ((g_i - l_i) - S (r_i - l_i)) / (G_ref - G_low),
 

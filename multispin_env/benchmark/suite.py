@@ -23,7 +23,7 @@ from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import check_integer
 from multispin_env.spaces import CONTROLS, Control
 
-#: What an agent knows: acceptance rates, or what their feedback tells.
+#: What an agent knows, acceptance rates, or what their feedback tells.
 TRACKS: Final = ("full", "feedback")
 #: Episodes to train on (any number), to develop on (public), and to be ranked on (secret until
 #: submissions close).

@@ -32,7 +32,7 @@ def path_gain(distance_m: ArrayLike, reference_gain_db: float, exponent: float) 
         exponent: path-loss exponent.
 
     Returns:
-        Mean of |h|^2, dimensionless, shape of `distance_m`. (Paper B, section VI.)
+        Mean of `|h|^2`, dimensionless, shape of `distance_m`. (Paper B, section VI.)
     """
     distance = np.asarray(distance_m, dtype=np.float64)
     return db_to_ratio(reference_gain_db) * distance**-exponent

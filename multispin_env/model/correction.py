@@ -4,7 +4,7 @@ After verification the devices whose draft was rejected move one truncated distr
 each, all at once over disjoint bands B_k: *uplink* (mode 0), the device sends its draft
 distribution with at most P_k^ul; or *downlink* (mode 1), the server sends the target distribution
 with p_k, where the powers p_k of all downlink devices share the budget P^dl. The round waits for
-the slowest. Given the rejected set R this is
+the slowest. Given the rejected set R this is::
 
     minimise  max_{k in R} D / (B_k log2(1 + p_k g_k / (N_k B_k)))
     over      m_k in {0, 1},  0 <= p_k <= P_k^ul (m_k = 0),  sum_{m_k = 1} p_k <= P^dl,
@@ -85,7 +85,7 @@ def downlink_equal_bandwidth(
     """Lemma 1 when all downlink devices have the same bandwidth: a closed form.
 
     The optimum equalises all delays and uses the whole budget. With equal bands this means equal
-    signal-to-noise ratios, so p_k is proportional to N0_k / g_k and
+    signal-to-noise ratios, so p_k is proportional to N0_k / g_k and::
 
         t = D / (B log2(1 + P^dl / (B sum_k N0_k / g_k))).
 
@@ -117,7 +117,7 @@ def downlink_given_bandwidth(
 ) -> tuple[float, Floats]:
     """Lemma 1 for given, unequal bandwidths: the common delay t is a root.
 
-    The power that device k needs to finish at t falls with t, so exactly one t uses the budget:
+    The power that device k needs to finish at t falls with t, so exactly one t uses the budget::
 
         sum_k (N0_k B_k / g_k) (2^(D / (B_k t)) - 1) = P^dl.
 
@@ -169,7 +169,7 @@ def correct(
 
     Under `optimal` this solves the problem of the module's docstring (Lemmas 1 and 2). With
     equal bands one logarithm is enough: writing a_k = P_k^ul g_k / N0^ser, c_k = N0_k / g_k and
-    S_m for the sum of c over the m devices with the smallest a,
+    S_m for the sum of c over the m devices with the smallest a::
 
         eta = max_m min(a_{m+1}, P^dl / S_m),    T = D r / (B log2(1 + eta r / B)),   r = |R|,
 

@@ -45,7 +45,7 @@ def allocate(
     """The bandwidths that let a round of uploads end first (Lemma 3), or those of given shares.
 
     Lemma 3 solves: minimise max_k L_k (T_k + Q / (B_k r_k)) over B_k > 0, sum B_k <= B. At the
-    optimum all devices that draft finish together, at the root phi > max L_k T_k of (A-32)
+    optimum all devices that draft finish together, at the root phi > max L_k T_k of (A-32)::
 
         sum_k Q L_k / (r_k (phi - L_k T_k)) = B,     B_k = Q L_k / (r_k (phi - L_k T_k)).
 

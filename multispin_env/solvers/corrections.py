@@ -7,7 +7,7 @@ devices.
 
 **Why the optimum is bang-bang.** Fix a deadline x for drafting, and let q_k = alpha_k^gamma_k be
 the probability that device k's draft is accepted. The outcomes are independent, so for any rule
-that depends on the rejected set R only,
+that depends on the rejected set R only::
 
     E[T_comm] = sum over R of T(R) prod_{k in R} (1 - q_k) prod_{k not in R} q_k
 
@@ -153,7 +153,7 @@ def sampled_goodput(
 ) -> float:
     """Goodput of a decision on the outcomes that the solvers average over [tokens/s].
 
-    As :meth:`CorrectionProblem.goodput`, on quasi-random outcomes, and ten times as fast.
+    As :meth:`.CorrectionProblem.goodput`, on quasi-random outcomes, and ten times as fast.
     """
     round_ = _Round(problem, rule, samples, seed)
     return round_.goodput(np.asarray(draft_length, dtype=np.int64)[round_.order])
@@ -221,7 +221,7 @@ def uniform(
 ) -> Decision:
     """*Optimal uniform draft length*: the best common length, by trying 0..gamma_max.
 
-    Args: as :func:`greedy`.
+    Args: as :func:`.greedy`.
     """
     goodputs = uniform_goodputs(problem, rule, samples=samples, seed=seed, exact=exact)
     common = int(np.argmax(goodputs))  # the shortest of equals
@@ -238,7 +238,7 @@ def uniform_goodputs(
 ) -> Floats:
     """Goodput of every common length on the same outcomes [tokens/s], [gamma_max + 1].
 
-    Args: as :func:`greedy`.
+    Args: as :func:`.greedy`.
     """
     round_ = _Round(problem, rule, samples, seed)
 
@@ -262,7 +262,7 @@ def computation_only(
     Exact: tokens rise with every length, so for some deadline x among the n T_k every device
     drafts what it can until then. The goodput of the answer includes corrections under `rule`.
 
-    Args: as :func:`greedy`; they only value the answer.
+    Args: as :func:`.greedy`; they only value the answer.
     """
     lengths = tokens_until(_deadlines(problem), problem.token_latency_s, problem.max_draft_length)
     tokens = expected_tokens(problem.acceptance_rate, lengths).sum(axis=1)
@@ -352,7 +352,7 @@ def branch_and_bound(
 
     Take a deadline and the goodput G to beat: a subset S is better iff tokens(S) - G * latency(S)
     > 0. Devices are decided one by one, the worst uplink first. With I decided to draft and F
-    undecided, no S between I and I + F exceeds
+    undecided, no S between I and I + F exceeds::
 
         tokens(I) - G * latency(I) + sum over k in F of max(0, gain_k - G * cost_k),
 
@@ -360,10 +360,10 @@ def branch_and_bound(
     devices at level eta takes f(r) = D r / (B log2(1 + eta r / B)), which rises with r, falls with
     eta, and is concave in r. Adding devices never raises the level, so for each outcome the
     latency of S is at least f at the level of I, and by concavity lies above the chord of f from
-    |R_I| to |R_(I + F)|: its slope is the cost of every device of F that is rejected. (If nobody
-    of I is rejected, the level of the best single device of F takes the place of I's, and f(0) =
-    0.) A deadline n T_k needs to be tried only with k drafting: otherwise an earlier one gives the
-    same lengths.
+    `|R_I|` to `|R_(I + F)|`: its slope is the cost of every device of F that is rejected. (If
+    nobody of I is rejected, the level of the best single device of F takes the place of I's, and
+    f(0) = 0.) A deadline n T_k needs to be tried only with k drafting: otherwise an earlier one
+    gives the same lengths.
 
     Args:
         problem: the round.

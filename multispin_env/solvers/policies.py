@@ -28,7 +28,7 @@ def draft_policy(
     """The batched draft policy of a solver: observation arrays [N, K] -> lengths [N, K].
 
     Args:
-        name: a key of :data:`DRAFT_SOLVERS`.
+        name: a key of :data:`.DRAFT_SOLVERS`.
         scenarios: one for each of the N cells.
     """
     if name not in DRAFT_SOLVERS:

@@ -25,7 +25,7 @@ class Reference:
     """What a scenario can be expected to reach."""
 
     draft_length: int  #: the common length that is best on average over rounds [tokens]
-    goodput: float  #: mean goodput of the strongest solver [tokens/s]: the default price
+    goodput: float  #: mean goodput of the strongest solver [tokens/s], the default price
 
 
 def reference(scenario: Scenario) -> Reference:

@@ -81,7 +81,7 @@ class CorrectionProblem:
     Args:
         acceptance_rate: alpha, [K] in [0, 1].
         token_latency_s: drafting time a token T, [K].
-        channel_gain: |h|^2, [K].
+        channel_gain: `|h|^2`, [K].
         uplink_power_w: largest uplink power, [K] or one number.
         downlink_power_w: the server's budget.
         payload_bits: D, bits of a truncated distribution.

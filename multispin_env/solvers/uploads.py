@@ -61,7 +61,7 @@ def token_latency(problem: UploadProblem) -> float:
 def homogeneous(problem: UploadProblem) -> UploadDecision:
     """*Homo-Multi-SPIN*: the best common length, by trying all; bandwidths by Lemma 1.
 
-    With a common length L the round takes L theta + T_ver, theta from :func:`token_latency`, so
+    With a common length L the round takes L theta + T_ver, theta from :func:`.token_latency`, so
     that the goodput of all lengths costs one allocation.
     """
     theta = token_latency(problem)
@@ -79,15 +79,14 @@ def continuous_optimal_length(
 ) -> Any:
     """Theorem 1: the real L >= 0 that maximises (1 - alpha^(L+1)) / (L theta + T_ver).
 
-    With t = T_ver / theta and the lower branch of Lambert's W,
+    With t = T_ver / theta and the lower branch of Lambert's W::
 
-        L = -ln(-W_{-1}(-alpha^(t-1) / e)) / ln alpha - 1    if t > (1 - alpha) / (alpha |ln
-        alpha|),
+        L = -ln(-W_{-1}(-alpha^(t-1) / e)) / ln alpha - 1
+            if t > (1 - alpha) / (alpha |ln alpha|),
 
     and 0 otherwise (A-24). The argument of W under- and overflows; it is written as -e^s with
     s = (t - 1) ln alpha - 1, and W_{-1}(-e^s) is the Wright omega function at s - i pi (a float
-    just
-    beyond pi: just before it, scipy is on the principal branch).
+    just beyond pi: just before it, scipy is on the principal branch).
 
     Args:
         acceptance_rate: alpha in [0, 1]; 0 gives 0, 1 gives inf.
@@ -135,14 +134,14 @@ def continuous_lengths(problem: UploadProblem, phi: ArrayLike, multiplier: Array
     """Proposition 1: the real lengths that satisfy the KKT conditions for given phi and lambda.
 
     For a round whose drafting and uploading takes phi, maximise the expected tokens subject to
-    sum_k Q L_k / (r_k (phi - L_k T_k)) <= B. With beta = -ln alpha and y = phi - L T, stationarity
+    sum_k Q L_k / (r_k (phi - L_k T_k)) <= B. With beta = -ln alpha and y = phi - L T,
+    stationarity::
 
         alpha^(L+1) beta / (1 - alpha) = lambda Q phi / (r y^2)
 
     reads w e^w = beta / (2 T) sqrt(lambda Q phi (1 - alpha) / (r beta alpha)) e^(beta phi / (2 T))
-    for w = beta y / (2 T), so w is the principal branch of Lambert's W of the right-hand side
-    (A-37),
-    here the Wright omega function of its logarithm, which never overflows.
+    for w = beta y / (2 T), so w is the principal branch of Lambert's W of the right-hand
+    side (A-37), here the Wright omega function of its logarithm, which never overflows.
 
     Args:
         problem: K devices.
@@ -182,8 +181,7 @@ def heterogeneous(
 
     The ranges are those of Appendix G with epsilon = 1e-6: phi from max_k (T_k + Q / (B r_k)) to
     max_k Lmax (T_k + K Q / (B r_k)), lambda up to the value beyond which nobody drafts a second
-    token.
-    Every point gives lengths, clipped to what is allowed; Lemma 3 gives their exact latency.
+    token. Every point gives lengths, clipped to what is allowed; Lemma 3 gives their exact latency.
 
     Args:
         problem: K devices.
@@ -242,19 +240,15 @@ def _best_of(problem: UploadProblem, lengths: Integers) -> UploadDecision:
 def exact(problem: UploadProblem, deadlines: int = 200) -> UploadDecision:
     """The integer optimum of problem P2, with an upper bound that certifies it.
 
-    For a fixed phi, lengths are chosen under sum_k B_k(L_k) <= B with B_k(L) = Q L / (r_k (phi
-    - L T_k)):
-    the tokens are concave and the bandwidths convex in each length, so adding the token with
-    the best
-    ratio of gain to bandwidth, until the band is full, is optimal up to the last, fractional
-    addition.
-    With that fraction it is the optimum of the relaxed problem, hence an upper bound.
+    For a fixed phi, lengths are chosen under sum_k B_k(L_k) <= B with
+    B_k(L) = Q L / (r_k (phi - L T_k)): the tokens are concave and the bandwidths convex in each
+    length, so adding the token with the best ratio of gain to bandwidth, until the band is full,
+    is optimal up to the last, fractional addition. With that fraction it is the optimum of the
+    relaxed problem, hence an upper bound.
 
     All phi are swept on a logarithmic grid, the best lengths are improved by +-1 and swap moves
-    until
-    none helps, and the bound between two neighbours of the grid, tokens(phi_2) / (phi_1 +
-    T_ver), is
-    tightened by bisection where it is above the best decision.
+    until none helps, and the bound between two neighbours of the grid,
+    tokens(phi_2) / (phi_1 + T_ver), is tightened by bisection where it is above the best decision.
 
     Args:
         problem: K devices.
@@ -356,12 +350,10 @@ def centralised(
         problem: K devices, of which only the acceptance rates matter.
         server_token_latency_s: time of one drafted token at the server [s].
         verification_s: T_ver(1) [s]; read under `single` only.
-        schedule: the paper leaves it open. `single`: one prompt at a time, each with its
-        best length
-            and a verification of its own; the goodput is the mean over prompts.
-            `serial`: drafts one
-            after the other, one batched verification, the best common length. `batched`: drafts at
-            the same time, one batched verification, the best common length.
+        schedule: the paper leaves it open. `single`: one prompt at a time, each with its best
+            length and a verification of its own; the goodput is the mean over prompts. `serial`:
+            drafts one after the other, one batched verification, the best common length.
+            `batched`: drafts at the same time, one batched verification, the best common length.
     """
     _check_positive("server_token_latency_s", server_token_latency_s)
     _check_positive("verification_s", verification_s)
