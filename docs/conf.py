@@ -64,7 +64,14 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 # Types of other projects: resolving them would take their inventories, from the network.
-nitpick_ignore = [("py:exc", "ResetNeeded"), *(("py:class", name) for name in ALIASES)]
+nitpick_ignore = [("py:exc", "DependencyNotInstalled"), ("py:exc", "ResetNeeded")]
+nitpick_ignore += [
+    ("py:class", "multispin_env.parallel.Result"),
+    *(("py:class", name) for name in ALIASES),
+]
 nitpick_ignore_regex = [
-    (r"py:.*", r"(collections|gym|gymnasium|np|numpy|pathlib|spaces|stable_baselines3|torch)\..*"),
+    (
+        r"py:.*",
+        r"(collections|gym|gymnasium|np|numpy|optuna|pathlib|spaces|stable_baselines3|torch)\..*",
+    ),
 ]
