@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -29,8 +28,9 @@ from experiments.registry import FIGURES
 from experiments.tables import Job, Row
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Whatever a result may depend on.
-SOURCES = ("multispin_env", "baselines", "agents", "scripts/experiments")
+#: What a result may depend on: these folders, and the experiments that measure.
+SOURCES = ("multispin_env", "baselines", "agents")
+EXPERIMENTS = ("tables", "rates", "paper_a", "paper_b", "ours")
 
 
 @dataclass
@@ -50,12 +50,10 @@ class Options:
 
 
 @cache
-def fingerprint(function: Callable[..., list[Row]]) -> str:
-    """A hash of the code and weights behind an experiment: of the packages, and of its module."""
-    module = sys.modules[function.__module__].__file__
-    assert module is not None
-    files = [Path(module), ROOT / "scripts/experiments/tables.py"]
-    for source in SOURCES[:3]:
+def fingerprint() -> str:
+    """A hash of all code, presets and weights that a result may depend on."""
+    files = [ROOT / "scripts" / "experiments" / f"{name}.py" for name in EXPERIMENTS]
+    for source in SOURCES:
         for suffix in ("py", "toml", "safetensors"):
             files += sorted((ROOT / source).rglob(f"*.{suffix}"))
     digest = hashlib.sha256()
@@ -66,9 +64,9 @@ def fingerprint(function: Callable[..., list[Row]]) -> str:
 
 def remembered(job: Job, folder: Path) -> Callable[..., list[Row]]:
     """The job's function, which looks for its result before it measures."""
-    memory = joblib.Memory(folder / fingerprint(job.function), verbose=0)
-    cached: Callable[..., list[Row]] = memory.cache(job.function)
-    return cached
+    memory = joblib.Memory(folder / fingerprint(), verbose=0)
+    kept: Callable[..., list[Row]] = memory.cache(job.function)
+    return kept
 
 
 def measured(names: list[str], options: Options) -> dict[str, list[Row]]:

@@ -112,7 +112,7 @@ def table1(quick: bool) -> list[Job]:
 
 def fig3(quick: bool) -> list[Job]:
     """Theory and simulation for lengths 0 to 24, on GSM8K."""
-    rounds = 200 if quick else 2000
+    rounds = 200 if quick else 1000
     return [
         job(draft_lengths, pair=pair, reading=reading, longest=24, rounds=rounds)
         for reading in READINGS
@@ -222,7 +222,7 @@ def verification(pair: str, most: int) -> list[Row]:
 
 def fig6(quick: bool) -> list[Job]:
     """Both readings at K = 20, and the presets at K = 6."""
-    rounds = 12 if quick else 1000
+    rounds = 12 if quick else 300
     return [
         job(deployments, pair=pair, reading=reading, num_devices=k, rounds=rounds)
         for reading, k in ((PRESETS, 20), (PRESETS, 6), (LITERAL, 20))
@@ -292,7 +292,7 @@ def fig8(quick: bool) -> list[Job]:
 
 
 def _rounds(quick: bool) -> int:
-    return 12 if quick else 500
+    return 12 if quick else 300
 
 
 def control(pair: str, reading: str, devices: int, band_mhz: float, rounds: int) -> list[Row]:

@@ -71,7 +71,7 @@ def downlink_power(quick: bool) -> list[Job]:
             pair=pair,
             uplink_dbm=uplink,
             downlink_dbm=power,
-            rounds=16 if quick else 400,
+            rounds=16 if quick else 200,
             outcomes=4 if quick else 16,
         )
         for pair in PAIRS
@@ -119,7 +119,7 @@ def adaptation(
 def modes(quick: bool) -> list[Job]:
     """The four rules for cells of 5 to 40 devices."""
     return [
-        job(mode_rules, pair=pair, devices=k, ratio=ratio, rounds=12 if quick else 300)
+        job(mode_rules, pair=pair, devices=k, ratio=ratio, rounds=12 if quick else 200)
         for pair in PAIRS
         for ratio in (4.0, 16.0)
         for k in ((5, 20, 40) if quick else (5, 10, 15, 20, 30, 40))
@@ -153,7 +153,7 @@ def mode_rules(pair: str, devices: int, ratio: float, rounds: int) -> list[Row]:
 def lengths(quick: bool) -> list[Job]:
     """The paper's three schemes and the deadline search, ratios 1 to 64."""
     return [
-        job(schemes, pair=pair, uplink_dbm=uplink, ratio=ratio, rounds=16 if quick else 500)
+        job(schemes, pair=pair, uplink_dbm=uplink, ratio=ratio, rounds=16 if quick else 300)
         for pair in PAIRS
         for uplink in (10.0, 20.0)
         for ratio in ((1.0, 4.0, 16.0) if quick else (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0))

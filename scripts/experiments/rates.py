@@ -26,7 +26,7 @@ def acceptance_rate(pair: str, task: str) -> float:
 def jobs(pairs: Iterable[str], quick: bool) -> list[Job]:
     """One for each task of each pair."""
     tasks = [(pair, task.name) for pair in pairs for task in Scenario.load(pair).tasks]
-    rounds = 100 if quick else 2000
+    rounds = 100 if quick else 1000
     return [
         job(acceptance, pair=pair, task=task, rounds=rounds, points=len(tasks), seed=SEED + n)
         for n, (pair, task) in enumerate(tasks)
