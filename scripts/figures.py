@@ -106,7 +106,7 @@ def main() -> None:
                 shutil.copy(options.output / f"{name}.{suffix}", page.FOLDER)
     if options.docs:
         page.refresh({name: figure.report for name, figure in FIGURES.items()})
-    print(f"{len(names)} figures (PNG, SVG, CSV): {options.output}")
+    print(f"PNG, SVG and CSV in {options.output}: {', '.join(names)}")
 
 
 if __name__ == "__main__":

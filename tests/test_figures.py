@@ -249,7 +249,7 @@ def run(*arguments):
 def test_one_figure_is_three_files(tmp_path):
     done = run("paper-a-fig4", "--quick", "--output", tmp_path, "--workers", 1)
     assert done.returncode == 0, done.stderr
-    assert f"1 figures (PNG, SVG, CSV): {tmp_path}" in done.stdout
+    assert f"PNG, SVG and CSV in {tmp_path}: paper-a-fig4" in done.stdout
     files = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert files == {f"paper-a-fig4.{suffix}" for suffix in ("png", "svg", "csv")}
     assert iio.imread(tmp_path / "paper-a-fig4.png").shape[1] == 936  # 7.2 inches

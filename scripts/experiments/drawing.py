@@ -23,6 +23,7 @@ STYLE: Final[dict[Any, Any]] = {
     "lines.linewidth": 1.3,
     "lines.markersize": 4.5,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.alpha": 0.3,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -109,7 +110,7 @@ def paper_a_fig3(rows: list[Row]) -> Figure:
                 1,
                 "simulated (95 % for all points at once)",
                 linestyle="",
-                markersize=3,
+                markersize=2,
             )
             length = one(found, quantity="closed form, integer [tokens]")["value"]
             best = one(found, quantity="goodput at the closed form [tokens/s]")["value"]
@@ -255,7 +256,9 @@ def table1(rows: list[Row]) -> Figure:
         preset = [one(found, task=task, quantity="preset")["value"] for task in tasks]
         simulated = [one(found, task=task, quantity="simulated") for task in tasks]
         at = np.arange(len(tasks))
-        axis.barh(at, preset, 0.7, color=LOOKS[5][0], alpha=0.5, label="preset")
+        axis.plot(
+            preset, at, "o", color=LOOKS[0][0], fillstyle="none", markersize=9, label="preset"
+        )
         axis.errorbar(
             [row["value"] for row in simulated],
             at,
@@ -263,13 +266,15 @@ def table1(rows: list[Row]) -> Figure:
             color=LOOKS[1][0],
             marker=LOOKS[1][1],
             linestyle="",
-            capsize=2.5,
+            markersize=2.5,
+            capsize=4,
             label="simulated, 95 % for all tasks at once",
         )
         axis.set(
             title=TITLES[pair],
             xlabel="acceptance rate",
             xlim=(0.6, 1.0),
+            ylim=(-0.5, len(tasks) - 0.5),
             yticks=at,
             yticklabels=tasks,
         )

@@ -282,7 +282,9 @@ def paper_a_fig7(rows: list[Row]) -> str:
             lines.append(
                 (name, "Uni-BW over Homo", "above 0", *_scheme_columns(rows, **keys, **over_homo))
             )
-    header = ("pair and band", "gain [%]", "reported", *_COLUMNS)
+            goodput = _scheme_columns(rows, scheme="Hete", quantity=GOODPUT, **keys)
+            lines.append((name, "Hete [tokens/s]", "axis 100 to 240", *goodput))
+    header = ("pair and band", "gain [%] or goodput", "reported", *_COLUMNS)
     return f"{markdown(header, lines)}\n\n{samples(rows, 'rounds a point')}"
 
 
@@ -307,6 +309,10 @@ def paper_a_fig8(rows: list[Row]) -> str:
                     *_scheme_columns(rows, scheme="Hete", **keys),
                 )
             )
+        largest = {"pair": pair, "devices": sizes[-1], "quantity": GOODPUT}
+        goodput = _scheme_columns(rows, scheme="Hete", **largest)
+        name = f"{LABELS[pair]}, K = {sizes[-1]:g}"
+        lines.append((name, "Hete [tokens/s]", "axis 100 to 240", *goodput))
         for k in sizes[-3:]:
             keys = {"pair": pair, "devices": k, "quantity": GOODPUT}
             lines.append(
@@ -505,7 +511,8 @@ def sensitivity(rows: list[Row]) -> str:
     ]
     return "\n\n".join(
         (
-            "Goodput of decisions under a price, over that of those that maximise the ratio:",
+            "Goodput of decisions under a price (in units of the reference goodput), over that of "
+            "decisions that maximise the ratio:",
             markdown(
                 ("power [dBm]", *(f"{factor:g} of the reference" for factor in factors)), prices
             ),
