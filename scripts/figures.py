@@ -26,6 +26,7 @@ from tqdm import tqdm
 from experiments import page, tables
 from experiments.registry import FIGURES
 from experiments.tables import Job, Row
+from multispin_env import parallel
 
 ROOT = Path(__file__).resolve().parent.parent
 #: What a result may depend on: these folders, and the experiments that measure.
@@ -69,16 +70,18 @@ def remembered(job: Job, folder: Path) -> Callable[..., list[Row]]:
     return kept
 
 
+def rows_of(job: Job, folder: Path) -> list[Row]:
+    """A job's rows: as measured before, or measured now."""
+    return remembered(job, folder)(**dict(job.arguments))
+
+
 def measured(names: list[str], options: Options) -> dict[str, list[Row]]:
     """The table of every figure; jobs that figures share are done once."""
     jobs = {name: FIGURES[name].jobs(options.quick) for name in names}
     distinct = list(dict.fromkeys(job for some in jobs.values() for job in some))
-    parallel = joblib.Parallel(n_jobs=options.workers, return_as="generator")
-    results = parallel(
-        joblib.delayed(remembered(job, options.output / "cache"))(**dict(job.arguments))
-        for job in distinct
-    )
-    found = dict(zip(distinct, tqdm(results, total=len(distinct), unit="job")))
+    work = [(job, options.output / "cache") for job in distinct]
+    results = parallel.spread(rows_of, work, options.workers)
+    found = {distinct[n]: rows for n, rows in tqdm(results, total=len(work), unit="job")}
     return {name: [row for job in jobs[name] for row in found[job]] for name in names}
 
 
