@@ -7,11 +7,11 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from multispin_env.solvers.problems import check_integer
 
@@ -55,7 +55,8 @@ def spread(
     What a job's process did when it died is done again, so that every job is yielded once.
 
     Args:
-        function: pure, so that it may be called again; importable wherever it is called.
+        function: pure, so that it may be called again; importable wherever it is called, or a
+            plain function of a script.
         jobs: its arguments.
         workers: processes of this machine; on a cluster every free core works.
         backend: `loky`, or `ray` for the cluster that runs here or at RAY_ADDRESS.
@@ -91,7 +92,7 @@ def _over_processes(
             for number, result in found:
                 del left[number]
                 yield number, result
-        except BrokenProcessPool:  # takes along what the other processes were doing
+        except TerminatedWorkerError:  # takes along what the other processes were doing
             continue
         return
     raise WorkerDiedError

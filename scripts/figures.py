@@ -11,27 +11,18 @@ before with the same arguments and the same code is read from `cache` under the 
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-import joblib
 import tyro
 from tqdm import tqdm
 
-from experiments import page, tables
+from experiments import memory, page, tables
 from experiments.registry import FIGURES
-from experiments.tables import Job, Row
+from experiments.tables import Row
 from multispin_env import parallel
-
-ROOT = Path(__file__).resolve().parent.parent
-#: What a result may depend on: these folders, and the experiments that measure.
-SOURCES = ("multispin_env", "baselines", "agents")
-EXPERIMENTS = ("tables", "rates", "paper_a", "paper_b", "ours")
 
 
 @dataclass
@@ -50,37 +41,12 @@ class Options:
     """Store pictures and tables under docs/figures and refresh the page's numbers."""
 
 
-@cache
-def fingerprint() -> str:
-    """A hash of all code, presets and weights that a result may depend on."""
-    files = [ROOT / "scripts" / "experiments" / f"{name}.py" for name in EXPERIMENTS]
-    for source in SOURCES:
-        for suffix in ("py", "toml", "safetensors"):
-            files += sorted((ROOT / source).rglob(f"*.{suffix}"))
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def remembered(job: Job, folder: Path) -> Callable[..., list[Row]]:
-    """The job's function, which looks for its result before it measures."""
-    memory = joblib.Memory(folder / fingerprint(), verbose=0)
-    kept: Callable[..., list[Row]] = memory.cache(job.function)
-    return kept
-
-
-def rows_of(job: Job, folder: Path) -> list[Row]:
-    """A job's rows: as measured before, or measured now."""
-    return remembered(job, folder)(**dict(job.arguments))
-
-
 def measured(names: list[str], options: Options) -> dict[str, list[Row]]:
     """The table of every figure; jobs that figures share are done once."""
     jobs = {name: FIGURES[name].jobs(options.quick) for name in names}
     distinct = list(dict.fromkeys(job for some in jobs.values() for job in some))
     work = [(job, options.output / "cache") for job in distinct]
-    results = parallel.spread(rows_of, work, options.workers)
+    results = parallel.spread(memory.rows_of, work, options.workers)
     found = {distinct[n]: rows for n, rows in tqdm(results, total=len(work), unit="job")}
     return {name: [row for job in jobs[name] for row in found[job]] for name in names}
 

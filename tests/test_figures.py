@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from experiments import page, tables
+from experiments.memory import remembered
 from experiments.registry import FIGURES
 from experiments.tables import job, one, pick, values
-from figures import remembered
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "figures.py"
 GOODPUT = "goodput [tokens/s]"
