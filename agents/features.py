@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from multispin_env.devices import DeviceLaw
-from multispin_env.model.acceptance import posterior_mean_rate
 from multispin_env.scenario import Scenario
 
 #: Features of each device, and of the cell.
@@ -149,7 +148,7 @@ class Reader:
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
         self._constants = Constants.of(scenarios)
-        self._rates = DeviceLaw(scenarios[0]).rates[:, None, :]
+        self._law = DeviceLaw(scenarios[0])
 
     def drafting(self, observation: Mapping[str, Any]) -> Inputs:
         """For the lengths of the round that comes next."""
@@ -161,10 +160,6 @@ class Reader:
         return self._inputs(observation, observation["snr_db"], observation["rejected"])
 
     def _inputs(self, observation: Mapping[str, Any], snr_db: Any, member: Any) -> Inputs:
-        rate = observation.get("acceptance_rate")
-        if rate is None:
-            counts = observation["accepted_count"], observation["rejection_count"]
-            rate = posterior_mean_rate(self._rates, *counts)
         size = len(snr_db)
         constants = self._constants
         if len(constants.payload_s) != size:
@@ -173,7 +168,7 @@ class Reader:
             constants,
             _tensor(snr_db),
             _tensor(observation["token_latency_s"]),
-            _tensor(rate),
+            _tensor(self._law.acceptance_rate(observation)),
             None if member is None else _tensor(member),
         )
 

@@ -12,7 +12,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from multispin_env.devices import DeviceLaw
-from multispin_env.model.acceptance import posterior_mean_rate
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import CorrectionProblem, Problem, pose_observed
 from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, JOINT, Control, action_space
@@ -76,7 +75,7 @@ class Policy(ABC):
             self.control, self.scenario.num_devices, self.scenario.max_draft_length
         )
         self._flat = context.flat
-        self._rates = DeviceLaw(self.scenario).rates
+        self._law = DeviceLaw(self.scenario)
 
     @staticmethod
     def fits(context: Context) -> bool:
@@ -127,9 +126,7 @@ class Policy(ABC):
         row = {key: np.asarray(value[lane]) for key, value in observation.items()}
         if following:
             row["snr_db"] = row["next_snr_db"]
-        if "acceptance_rate" not in row:
-            counts = row["accepted_count"], row["rejection_count"]
-            row["acceptance_rate"] = posterior_mean_rate(self._rates, *counts)
+        row["acceptance_rate"] = self._law.acceptance_rate(row)
         return pose_observed(self.scenario, row)
 
     def modes(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from multispin_env.model.acceptance import mean_run
+from multispin_env.model.acceptance import mean_run, posterior_mean_rate
 from multispin_env.model.channel import path_gain
 from multispin_env.scenario import DistanceChannel, PerDevice, Range, Scenario
 
@@ -58,6 +60,18 @@ class DeviceLaw:
             position = path_gain(position, channel.reference_gain_db, channel.exponent)
         rate, run = self.rates[task, self._device], self._mean_runs[task, self._device]
         return Devices(rate, run, latency, position)
+
+    def acceptance_rate(self, observation: Mapping[str, Any]) -> NDArray[Any]:
+        """Acceptance rates [..., K] as observed, or their posterior means given the feedback.
+
+        To decide by these where the rates are hidden is certainty equivalence.
+        """
+        if "acceptance_rate" in observation:
+            return np.asarray(observation["acceptance_rate"])
+        accepted = np.asarray(observation["accepted_count"])
+        rates = np.expand_dims(self.rates, tuple(range(1, accepted.ndim)))
+        found = posterior_mean_rate(rates, accepted, observation["rejection_count"])
+        return np.asarray(found)
 
 
 def _interval(bounds: PerDevice | Range, num_devices: int) -> Floats:
