@@ -6,11 +6,12 @@
 
 What is there already is kept: finished trainings and evaluations under runs/board, packed and
 verified entries under leaderboard. Learned entries are trained with five seeds. At the end the
-tables of README.md are refreshed.
+tables of README.md and docs/agents.md are refreshed.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import tyro
 
 from agents.training import Preset
@@ -29,9 +31,8 @@ ROOT: Final = Path(__file__).parents[1]
 SUITE: Final = "core-2026"
 AUTHORS: Final = "The Multi-SPIN Gym developers"
 SEEDS: Final = range(5)
-#: Tasks that all entries have played, and where the README shows the tables.
+#: Tasks that all entries have played.
 COMMON: Final = ("draft-qwen2.5-20dbm-r4", "draft-qwen2.5-10dbm-r4")
-MARKERS: Final = ("<!-- board -->", "<!-- end board -->")
 
 #: The policy of an entry with one file of weights for each training seed.
 POLICY: Final = '''"""Weights of one training seed, which lie beside this file."""
@@ -159,22 +160,42 @@ def main() -> None:
     board = options.board / SUITE
     carry_out(Command(("leaderboard.py", "build", str(board)), Path("-")), options.show)
     if not options.show:
-        page = ROOT / "README.md"
-        text = page.read_text("utf8")
-        page.write_text(with_tables(text, tables(board)), "utf8")
+        for page, made in pages(board).items():
+            page.write_text(with_table(page.read_text("utf8"), made), "utf8")
 
 
-def tables(board: Path) -> str:
-    """The ranking, and the tasks that all entries have played, as Markdown."""
+def pages(board: Path) -> dict[Path, str]:
+    """Pages that show a table of the board, and the table."""
+    return {ROOT / "README.md": ranking(board), ROOT / "docs" / "agents.md": seeds(board)}
+
+
+def ranking(board: Path) -> str:
+    """The ranking, and the tasks that all entries have played."""
     lines = [Line.of_entry(path.parent) for path in sorted(board.glob("*/entry.toml"))]
     built = report.build(lines, benchmark.load_references(benchmark.load(SUITE)))
     return f"{report.standings(built)}\n\n{report.side_by_side(built, COMMON)}"
 
 
-def with_tables(text: str, made: str) -> str:
-    """A page's text with other tables between its markers."""
-    head, rest = text.split(MARKERS[0])
-    return f"{head}{MARKERS[0]}\n\n{made}\n\n{MARKERS[1]}{rest.split(MARKERS[1])[1]}"
+def seeds(board: Path) -> str:
+    """What the cards of trained entries say: ratios to the reference, mean and range over seeds."""
+    rows = [
+        f"| entry | {' | '.join(f'{task}, mean (range over seeds)' for task in COMMON)} |",
+        "| --- |" + " --- |" * len(COMMON),
+    ]
+    for name, spec in SPECS.items():
+        if spec.preset:
+            cards = [json.loads((board / name / f"{name}-{n}.json").read_text()) for n in SEEDS]
+            ratios = [[card["dev"][task]["ratio"] for card in cards] for task in COMMON]
+            cells = [f"{np.mean(r):.3f} ({min(r):.3f} to {max(r):.3f})" for r in ratios]
+            rows.append(f"| {spec.title} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def with_table(text: str, made: str) -> str:
+    """A page's text with another table between its markers."""
+    start, end = "<!-- board -->", "<!-- end board -->"
+    head, rest = text.split(start)
+    return f"{head}{start}\n\n{made}\n\n{end}{rest.split(end)[1]}"
 
 
 def carry_out(command: Command, show: bool) -> None:
