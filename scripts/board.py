@@ -70,13 +70,13 @@ SPECS: Final = {
         "The papers' policies",
         "greedy draft lengths and optimal modes (paper B), heterogeneous lengths and bandwidth "
         "(paper A). Knows what the strongest analytical policies know.",
-        25.0,
+        40.0,
     ),
     "rivals": Spec(
         "The papers' rivals",
         "What the papers compare with: the best uniform length with optimal modes, uniform "
         "bandwidth for uploads.",
-        15.0,
+        30.0,
     ),
     "constant": Spec(
         "Constant",

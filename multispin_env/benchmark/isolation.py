@@ -40,6 +40,15 @@ _BAD_ANSWERS: Final = (
 Arrays = dict[str, NDArray[Any]]
 
 
+#: Decisions are timed on one core: what libraries are told of their threads by.
+THREADS: Final = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
 class IsolatedPolicy:
     """The parent's side: makes policies in a child process and passes on what they decide.
 
@@ -64,6 +73,7 @@ class IsolatedPolicy:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
+            env=os.environ | dict.fromkeys(THREADS, "1"),
             start_new_session=True,
         )
         start = {"folder": str(folder), "policy": policy, "options": options}
