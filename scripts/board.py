@@ -235,8 +235,7 @@ def commands(name: str, spec: Spec, options: Options) -> list[Command]:
             copies[folder / "policy.py"] = POLICY
             results = folder / f"results-{seed}"
             played = [f"{folder}/policy.py:make", "--option", f"weights={weights[seed]}"]
-            for task in preset.tasks:
-                played += ["--task", task]
+            played += ["--task", *preset.tasks]
             found.append(evaluation(played, results, spec, options.workers, copies))
             pack.append(str(results))
         attached = [

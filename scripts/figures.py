@@ -2,7 +2,7 @@
 
     python scripts/figures.py                       # all of them: under 20 minutes on two cores
     python scripts/figures.py paper-a-fig7 regret   # some
-    python scripts/figures.py --quick               # a smoke run, under a minute
+    python scripts/figures.py --quick               # a smoke run, about a minute
     python scripts/figures.py --docs                # also refreshes docs/reproduction.md
 
 Each figure is a PNG, an SVG and a CSV of all its numbers, with 95 % intervals. What was measured

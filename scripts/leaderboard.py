@@ -79,6 +79,8 @@ class Evaluate:
     """loky on this machine, ray on a cluster (docs/benchmark.md)."""
 
     def run(self) -> None:
+        if not self.policy:
+            raise ValueError("policy is empty: must name at least one")
         policies = self.policies()
         plans = {policy: self.plan(policy) for policy in policies}
         lines = []

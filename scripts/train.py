@@ -84,7 +84,7 @@ def train(options: Options, preset: training.Preset) -> None:
         bar.close()
         minutes = (time.perf_counter() - start) / 60
         command = f"python scripts/train.py {preset.name} --seed {options.seed}"
-        command += "".join(f" --task {name}" for name in options.task)
+        command += " --task " + " ".join(options.task) if options.task else ""
         card = training.finish(preset, trained, options.seed, folder, command)
         for task, found in card["dev"].items():
             log.add_scalar(f"dev/{task}", found["ratio"], update.step)

@@ -222,6 +222,8 @@ def pack(
     folder = Path(folder)
     if folder.exists():
         raise ValueError(f"folder = {folder}: exists already")
+    if not results:
+        raise ValueError("results is empty: must name at least one folder")
     loaded = {run: Results.load(path) for run, path in results.items()}
     first = next(iter(loaded.values())).plan
     for run, result in loaded.items():
