@@ -282,8 +282,10 @@ def _train_sb3(
     if file is not None:
         _claim(file.parent, preset, seed)
         if file.is_file():
-            model = type(model).load(file, env)
-    env.seed(seed + model.num_timesteps)
+            model = type(model).load(file, env, device="cpu")
+    # Lane i is seeded base + i: bases far apart, so that trainings share no episodes.
+    words = np.random.SeedSequence([seed, model.num_timesteps]).generate_state(1, np.uint64)
+    env.seed(int(words[0] >> 16))
     if checkpoints is not None:
         model.set_logger(configure(str(checkpoints / "log"), ["tensorboard"]))
     while model.num_timesteps < stage.rounds:
