@@ -48,7 +48,7 @@ def train(
     groups: int = 64,
     decisions: int = 16,
     learning_rate: float = 1e-3,
-    entropy: float = 0.01,
+    entropy: float = 0.02,
     clip: float = 10.0,
     longest_round_s: float = 5.0,
     seed: int = 0,

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_model
 from torch import nn
 
@@ -105,7 +106,7 @@ def load_network(name: str, path: str | Path) -> Network:
     network = NETWORKS[name]()
     try:
         network.load_state_dict(load_file(path))
-    except RuntimeError as error:
+    except (RuntimeError, SafetensorError) as error:
         raise ValueError(f"path = {path}: does not hold weights of the network {name!r}") from error
     return network
 

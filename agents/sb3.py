@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from gymnasium import spaces
+from safetensors import SafetensorError
 from safetensors.torch import load_model
 from stable_baselines3 import A2C, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -191,7 +192,7 @@ def learner(
         "device": "cpu",
     }
     if algorithm == "PPO":
-        settings["batch_size"] = 16 * env.num_envs // 4 or 16
+        settings["batch_size"] = 4 * env.num_envs
         settings["learning_rate"] = 1e-3 if equivariant else 3e-4
     policy: Any = "MultiInputPolicy"
     if equivariant:
@@ -237,6 +238,9 @@ class SB3Policy(Policy):
         Raises:
             ValueError: weights of another kind of policy, or of cells of another size.
         """
+        for key in ("algorithm", "equivariant", "deadline"):
+            if key not in card:
+                raise ValueError(f"path = {path}: its card must have {key!r}")
         kind: Any = EquivariantPolicy
         options: dict[str, Any] = {"control": context.control, "scenario": context.scenario}
         if not card["equivariant"]:
@@ -252,7 +256,7 @@ class SB3Policy(Policy):
         policy = kind(observations, actions, lambda _: 0.0, **options)
         try:
             load_model(policy, path)
-        except RuntimeError as error:
+        except (RuntimeError, SafetensorError) as error:
             raise ValueError(
                 f"path = {path}: does not hold weights of a policy for {context.control.id} with "
                 f"{shape[0]} devices: {error}"

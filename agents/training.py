@@ -26,6 +26,7 @@ from baselines import Context, Policy
 from multispin_env import benchmark
 from multispin_env.benchmark import Reference, statistics
 from multispin_env.scenario import Scenario
+from multispin_env.solvers.problems import check_integer
 
 PRESETS: Final = Path(__file__).parent / "presets"
 #: Rounds of Stable-Baselines3 between two checkpoints.
@@ -109,6 +110,10 @@ class Preset:
                 f"preset {self.name!r}: must have a table [sb3], or a network, a domain, and "
                 "[imitation], [gradient] or both"
             )
+        if stages and not (self.domain.scenarios and self.domain.num_devices):
+            raise ValueError(f"preset {self.name!r}: domain must have scenarios and num_devices")
+        if self.sb3 is not None and "policy_kwargs" in self.sb3.options:
+            raise ValueError("sb3.options has policy_kwargs: must not, weights would not load")
         if self.gradient is not None and self.network != "draft":
             raise ValueError(f"network = {self.network!r}: the policy gradient trains 'draft' only")
         if not self.tasks:
@@ -189,19 +194,23 @@ def train(
     checkpoints: Path | None = None,
     workers: int = 2,
     backend: str = "loky",
+    scores: bool = True,
 ) -> Iterator[tuple[Update, Trained]]:
     """Train by a preset; yields after every step, with what is trained as it is.
-
-    At every tenth of a stage the numbers have `goodput` on training episodes of the first task,
-    and the `reference` of that task [tokens/s].
 
     Args:
         preset: what to do.
         seed: the result is a function of it.
         checkpoints: a folder; a training that was interrupted goes on from there (Stable-Baselines3
-            with new episodes, so that only an uninterrupted one is repeatable).
+            with new episodes, SAC with an empty buffer, so that only an uninterrupted one is
+            repeatable); one of another training is refused.
         workers, backend: who labels states, see :func:`multispin_env.parallel.spread`.
+        scores: at every tenth of a stage the numbers have `goodput` on training episodes of the
+            first task, and the `reference` of that task [tokens/s].
     """
+    check_integer("seed", seed, 0)
+    if checkpoints is not None:
+        _claim(checkpoints, preset, seed)
     torch.manual_seed(seed)
     steps: Iterator[tuple[Update, Trained]] = (
         _train_network(preset, seed, checkpoints, workers, backend)
@@ -211,7 +220,7 @@ def train(
     reached = ""
     for update, trained in steps:
         tenth = f"{update.stage} {10 * update.step // update.of}"
-        if tenth != reached and update.stage != "labels":
+        if scores and tenth != reached and update.stage != "labels":
             reached = tenth
             update.numbers.update(_training_score(preset, trained))
         yield update, trained
@@ -279,10 +288,8 @@ def _train_sb3(
     options = {"equivariant": stage.equivariant, "seed": seed, **stage.options}
     model: Any = learner(stage.algorithm, env, **options)
     file = None if checkpoints is None else checkpoints / "model.zip"
-    if file is not None:
-        _claim(file.parent, preset, seed)
-        if file.is_file():
-            model = type(model).load(file, env, device="cpu")
+    if file is not None and file.is_file():
+        model = type(model).load(file, env, device="cpu")
     # Lane i is seeded base + i: bases far apart, so that trainings share no episodes.
     words = np.random.SeedSequence([seed, model.num_timesteps]).generate_state(1, np.uint64)
     env.seed(int(words[0] >> 16))
@@ -292,7 +299,8 @@ def _train_sb3(
         rounds = min(SB3_ROUNDS, stage.rounds - model.num_timesteps)
         model.learn(rounds, reset_num_timesteps=False)
         if file is not None:
-            model.save(file)
+            model.save(file.with_suffix(".tmp.zip"))
+            file.with_suffix(".tmp.zip").rename(file)
         step = min(model.num_timesteps, stage.rounds)
         yield Update(stage.algorithm, step, stage.rounds, {}), model
     yield Update(stage.algorithm, stage.rounds, stage.rounds, {}), model
@@ -377,7 +385,7 @@ def finish(
         **(_sb3_card(preset) if preset.sb3 else {}),
         "seed": seed,
         "command": command,
-        "training_rounds": preset.training_rounds,
+        "training_rounds": getattr(trained, "num_timesteps", preset.training_rounds),
         "dev": dev_scores(preset, trained),
         "versions": {
             "python": platform.python_version(),

@@ -112,10 +112,10 @@ def score(preset: Preset, seed: int) -> float:
     torch.set_num_threads(1)
     trained: Trained | None = None
     try:
-        for _, latest in training.train(preset, seed, workers=1):
+        for _, latest in training.train(preset, seed, workers=1, scores=False):
             trained = latest
-    except ValueError:  # torch refuses to draw from what is not a number
-        if trained is None:
+    except ValueError as error:
+        if "Expected parameter" not in str(error):  # torch refuses to draw from nan
             raise
         return 0.0
     assert trained is not None

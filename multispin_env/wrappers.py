@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from multispin_env.model.latency import tokens_until
 
@@ -98,7 +98,7 @@ def deadline_action_space(inner: spaces.Space[Any]) -> spaces.MultiDiscrete:
 
 
 def deadline_lengths(
-    action: NDArray[Any], token_latency_s: NDArray[Any], longest: int
+    action: ArrayLike, token_latency_s: NDArray[Any], longest: int
 ) -> NDArray[np.int64]:
     """Draft lengths [..., K] that a deadline and a set of drafting devices [..., 1 + K] stand for.
 
@@ -111,7 +111,7 @@ def deadline_lengths(
         token_latency_s: T_k as observed [s], [..., K].
         longest: gamma_max.
     """
-    token_s = np.asarray(token_latency_s, dtype=np.float64)
+    action, token_s = np.asarray(action), np.asarray(token_latency_s, dtype=np.float64)
     deadline_s = action[..., 0] * token_s.max(axis=-1)
     return action[..., 1:] * tokens_until(deadline_s, token_s, longest)
 

@@ -6,7 +6,7 @@
 
 What is there already is kept: finished trainings and evaluations under runs/board, packed and
 verified entries under leaderboard. Learned entries are trained with five seeds. At the end the
-tables of README.md and docs/agents.md are refreshed.
+tables of README.md and docs/agents.md are refreshed, once all entries are there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import tyro
 
 from agents.training import Preset
 from multispin_env import benchmark
-from multispin_env.benchmark import report
+from multispin_env.benchmark import Verification, report
 from multispin_env.benchmark.report import Line
 
 ROOT: Final = Path(__file__).parents[1]
@@ -64,7 +64,7 @@ SPECS: Final = {
         "deadline for draft lengths of corrections, optimal modes, exact for uploads: searches of "
         "this project that maximise every round's expected goodput. Knows the channel, the "
         "acceptance rates and the cell's constants.",
-        20.0,
+        30.0,
     ),
     "papers": Spec(
         "The papers' policies",
@@ -159,7 +159,9 @@ def main() -> None:
             carry_out(command, options.show)
     board = options.board / SUITE
     carry_out(Command(("leaderboard.py", "build", str(board)), Path("-")), options.show)
-    if not options.show:
+    entries = [options.board / SUITE / name / "entry.toml" for name in SPECS]
+    ours = options.board.resolve() == (ROOT / "leaderboard").resolve()
+    if ours and not options.show and all(path.is_file() for path in entries):
         for page, made in pages(board).items():
             page.write_text(with_table(page.read_text("utf8"), made), "utf8")
 
@@ -248,9 +250,10 @@ def commands(name: str, spec: Spec, options: Options) -> list[Command]:
         found.append(evaluation([name], folder, spec, options.workers, {}))
         pack.append(str(folder))
     found.append(Command((*pack, "--entry", str(entry), *details), entry / "entry.toml"))
-    done = entry.parent / "verifications.json"
-    verified = done.is_file() and f'"{name}"' in done.read_text("utf8")
-    found.append(Command(("leaderboard.py", "verify", str(entry)), done if verified else Path("-")))
+    stored = Verification.load(entry) if (entry / "entry.toml").is_file() else None
+    done = stored is not None and stored.status == "verified"
+    verified = entry / "entry.toml" if done else Path("-")
+    found.append(Command(("leaderboard.py", "verify", str(entry)), verified))
     return found
 
 

@@ -85,10 +85,12 @@ class Evaluate:
         plans = {policy: self.plan(policy) for policy in policies}
         lines = []
         for policy, plan in plans.items():
-            slug = Path(policy.rpartition(":")[0] or policy).stem
+            source, _, function = policy.rpartition(":")
+            slug = f"{Path(source).stem}-{function}" if source else policy
             folder = self.output if len(policies) == 1 else self.output / slug
             evaluate(plan, folder, self.workers, self.backend)
-            division = "analytical" if ":" not in policy else "open"
+            learned = ":" in policy or policy in shipped_agents()
+            division = "open" if learned else "analytical"
             lines.append(Line.of_results(folder, policy, division))
         first = next(iter(plans.values()))
         if self.split == "dev" and self.suite in benchmark.list_suites():

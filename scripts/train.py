@@ -52,7 +52,7 @@ def main() -> None:
     try:
         parallel.check(options.workers, options.backend)
         train(options, training.Preset.load(options.preset, options.task))
-    except ValueError as error:
+    except (ValueError, parallel.WorkerDiedError) as error:
         raise SystemExit(f"error: {error}") from error
 
 

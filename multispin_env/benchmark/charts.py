@@ -161,7 +161,7 @@ def score_against_time(
             axis.axhline(y, color=TEXT, linewidth=1.0)
         for series, score, (low, high), decision_ms, measured in found:
             hollow = {} if measured else {"markerfacecolor": "none"}
-            error = [[score - low], [high - score]]
+            error = [[max(score - low, 0.0)], [max(high - score, 0.0)]]
             _draw(axis, series, [decision_ms], [score], yerr=error, **hollow)
         axis.set_xscale("log")
         times = [time for *_, time, _ in found]

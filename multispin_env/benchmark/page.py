@@ -28,6 +28,7 @@ from multispin_env.benchmark.report import Line, Report, Standing, TaskRow
 from multispin_env.benchmark.results import Plan
 from multispin_env.benchmark.statistics import Estimate, TaskRuns
 from multispin_env.benchmark.suite import Suite, Task
+from multispin_env.solvers import reference_goodput
 
 RULES: Final = {
     "analytical": "no training",
@@ -103,6 +104,11 @@ class TaskPage:
     best: Policy | None  #: the strongest analytical policy here
     regret: str = ""  #: chart of the others' regret against it
     regrets: tuple[tuple[Policy, Estimate], ...] = ()  #: at the end [tokens]
+
+    @property
+    def price(self) -> float:
+        """Of a second [tokens/s]."""
+        return reference_goodput(self.task.scenario)
 
 
 def evaluate_command(plan: Plan, output: str, folder: Path = Path()) -> str:

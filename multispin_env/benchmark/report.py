@@ -33,15 +33,22 @@ class Line:
 
     @classmethod
     def of_entry(cls, folder: str | Path) -> Line:
-        """An entry; its status is what the verifier left, if it has not changed since."""
+        """An entry; its status is what the verifier left, if it has not changed since.
+
+        Raises:
+            ValueError: its results are not those of its tasks.
+        """
         entry = Entry.load(folder)
         found = Verification.load(folder)
+        results = [load_run(folder, entry, run) for run in entry.runs]
         status = "self-reported" if found is None else found.status
+        for result in results if status != "rejected" else []:
+            result.check_complete()
         return cls(
             entry.name,
             entry.division,
             status,
-            [load_run(folder, entry, run) for run in entry.runs],
+            results,
             None if found is None else found.decision_ms,
             entry,
             Path(folder),

@@ -18,6 +18,7 @@ import hashlib
 import importlib
 import importlib.util
 import io
+import itertools
 import json
 import shutil
 import sys
@@ -131,7 +132,11 @@ def _load_file(path: Path) -> Any:
     sys.modules[name] = module  # so that its classes can be pickled
     if str(path.resolve().parent) not in sys.path:
         sys.path.append(str(path.resolve().parent))
-    spec.loader.exec_module(module)
+    bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:  # an entry's folder gets no further files
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = bytecode
     return module
 
 
@@ -346,6 +351,49 @@ class Results:
             seconds = [episode.decision_s for episode in evaluation.episodes]
             decision_ms[task.name] = 1e3 * float(np.mean(seconds))
         return cls(plan, rows, actions, decision_ms)
+
+    def check_complete(self) -> None:
+        """Whether there is one row for each episode of the plan, and nothing else.
+
+        Raises:
+            ValueError: a row is missing or not of the plan, or a task has no arrays.
+        """
+        planned = [
+            (task.name, str(number), str(seed))
+            for task in self.plan.chosen_tasks()
+            for number, seed in enumerate(
+                task.seeds(self.plan.split, self.plan.episodes, self.plan.value)
+            )
+        ]
+        found = [(row.get("task"), row.get("episode"), row.get("seed")) for row in self.rows]
+        for number, (told, due) in enumerate(itertools.zip_longest(found, planned)):
+            if told != due:
+                raise ValueError(f"episodes.csv: row {number} is {told}, must be {due}")
+        tasks = {task.name for task in self.plan.chosen_tasks()}
+        for name in self.actions:
+            task, _, key = name.rpartition("/")
+            if task not in tasks or key not in ("rounds", *_PER_ROUND):
+                raise ValueError(f"actions.npz has an array {name!r}, which is not of the plan")
+        for task in tasks:
+            self._check_arrays(task, sum(row[0] == task for row in planned))
+
+    def _check_arrays(self, task: str, episodes: int) -> None:
+        mine = {
+            key: self.actions[f"{task}/{key}"]
+            for key in ("rounds", *_PER_ROUND)
+            if f"{task}/{key}" in self.actions
+        }
+        if not {"rounds", "emitted", "latency_s"} < set(mine):
+            raise ValueError(f"actions.npz lacks arrays of {task}")
+        if mine["rounds"].shape != (episodes,):
+            raise ValueError(f"actions.npz has {mine['rounds'].size} episodes of {task}")
+        length = int(mine["rounds"].sum()) if mine["rounds"].dtype.kind in "iu" else -1
+        for key, array in mine.items():
+            flat = key in ("rounds", "emitted", "latency_s")
+            kind = "f" if key in ("latency_s", "bandwidth") else "iu"
+            short = key != "rounds" and len(np.atleast_1d(array)) != length
+            if array.ndim != (1 if flat else 2) or array.dtype.kind not in kind or short:
+                raise ValueError(f"actions.npz: {task}/{key} has the wrong shape or kind")
 
     def column(self, task: str, name: str) -> NDArray[np.float64]:
         """A column of one task's episodes."""

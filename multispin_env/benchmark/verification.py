@@ -113,6 +113,7 @@ def verify(
     try:
         progress("rules")
         entry = _check_rules(folder, trust_pickles)
+        _check_runs(folder, entry)
         for run in entry.runs:
             progress(f"replay of {run}")
             replay(folder, entry, run)
@@ -150,7 +151,8 @@ def _check_rules(folder: Path, trust_pickles: bool) -> Entry:
     try:
         entry = Entry.load(folder)
         entry.load_suite()
-        entry.chosen_tasks()
+        for task in entry.chosen_tasks():
+            task.seeds(entry.split, None, entry.value)
         present = hash_files(folder)
     except ValueError as error:
         raise RejectionError(str(error)) from error
@@ -171,11 +173,26 @@ def _check_rules(folder: Path, trust_pickles: bool) -> Entry:
     for name in [*needed, *([source] if source.endswith(".py") else [])]:
         if name not in entry.files:
             raise RejectionError(f"{name} is missing")
-    if entry.division == "learned-closed":
-        results = {entry.files[f"{run}/actions.npz"] for run in entry.runs}
-        if len(results) < len(entry.runs):
-            raise RejectionError("runs: two have the same actions, but must be training seeds")
     return entry
+
+
+def _check_runs(folder: Path, entry: Entry) -> None:
+    """Every run's results are whole, and training seeds differ."""
+    seen = set()
+    for run in entry.runs:
+        try:
+            stated = load_run(folder, entry, run)
+            stated.check_complete()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+            raise RejectionError(f"{run}: {error}") from error
+        except zipfile.BadZipFile as error:
+            raise RejectionError(f"{run}: {error}") from error
+        digest = hashlib.sha256()
+        for name in sorted(stated.actions):
+            digest.update(name.encode() + np.ascontiguousarray(stated.actions[name]).tobytes())
+        if entry.division == "learned-closed" and digest.digest() in seen:
+            raise RejectionError("runs: two have the same actions, but must be training seeds")
+        seen.add(digest.digest())
 
 
 class _Playback:
@@ -205,21 +222,11 @@ def replay(folder: str | Path, entry: Entry, run: str) -> None:
     Raises:
         RejectionError: a number does not follow from the actions, or an episode is missing.
     """
-    tasks = entry.chosen_tasks()
-    try:
-        stated = load_run(folder, entry, run)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise RejectionError(f"{run}: {error}") from error
-    expected_rows = sum(len(task.seeds(entry.split, None, entry.value)) for task in tasks)
-    if len(stated.rows) != expected_rows:
-        raise RejectionError(f"{run}/episodes.csv has {len(stated.rows)} rows, not {expected_rows}")
+    stated = load_run(folder, entry, run)
     rows = iter(stated.rows)
-    for task in tasks:
+    for task in entry.chosen_tasks():
         env = task.make(entry.track)
-        try:
-            stored = stated.episode_actions(task.name)
-        except (KeyError, ValueError) as error:
-            raise RejectionError(f"{run}/actions.npz lacks {task.name}: {error}") from error
+        stored = stated.episode_actions(task.name)
         seeds = task.seeds(entry.split, None, entry.value)
         if len(stored) != len(seeds):
             raise RejectionError(f"{run}/actions.npz has {len(stored)} episodes of {task.name}")
@@ -273,9 +280,7 @@ def _rerun(folder: Path, entry: Entry, run: str) -> float:
                 copy = Path(name) / file
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(folder / file, copy)
-        with IsolatedPolicy(
-            Path(name), entry.policy, entry.runs[run], _absolute(entry.suite), entry.track
-        ) as policy:
+        with _isolated(Path(name), entry, run) as policy:
             for task in entry.chosen_tasks():
                 env = task.make(entry.track)
                 seeds = task.seeds(entry.split, None, entry.value)
@@ -305,6 +310,15 @@ def _rerun(folder: Path, entry: Entry, run: str) -> float:
                 f"(p = {p:.1g}): the policy seems to know them"
             )
     return 1e3 * max(float(np.mean(seconds)), float(np.mean(fresh_seconds)))
+
+
+def _isolated(folder: Path, entry: Entry, run: str) -> IsolatedPolicy:
+    try:
+        return IsolatedPolicy(
+            folder, entry.policy, entry.runs[run], _absolute(entry.suite), entry.track
+        )
+    except (PolicyError, TypeError) as error:  # options that are no JSON
+        raise RejectionError(f"{run}: the policy cannot be rerun: {error}") from error
 
 
 def _known_beforehand(stated: NDArray[np.float64], fresh: Sequence[float]) -> float:

@@ -139,7 +139,8 @@ def test_forged_numbers_are_rejected(entry, column):
     rehash(entry)
     forged = benchmark.verify(entry, rerun=False)
     assert forged.status == "rejected"
-    assert f"run-0, draft, episode 2: {column} is stated as" in forged.reason
+    told = "episodes.csv: row 2 is" if column == "seed" else f"{column} is stated as"
+    assert told in forged.reason
     assert Line.of_entry(entry).status == "rejected"
 
 
@@ -160,6 +161,14 @@ def drop_rounds(arrays):
     arrays["modes/rounds"] = arrays["modes/rounds"][:-1]
 
 
+def odd_kinds(arrays):
+    arrays["modes/action"] = np.array(3)
+
+
+def unused_array(arrays):
+    arrays["draft/salt"] = np.arange(3)
+
+
 def drop_task(arrays):
     for key in [key for key in arrays if key.startswith("bandwidth/")]:
         del arrays[key]
@@ -172,7 +181,9 @@ def drop_task(arrays):
         (forge_latency, "latency_s of a round does not follow"),
         (forge_tokens, "run-0, joint, episode 0: emitted of a round"),
         (drop_rounds, "9 episodes of modes"),
-        (drop_task, "lacks bandwidth"),
+        (drop_task, "lacks arrays of bandwidth"),
+        (odd_kinds, "modes/action has the wrong shape or kind"),
+        (unused_array, "has an array 'draft/salt'"),
     ],
 )
 def test_forged_arrays_are_rejected(entry, forge, reason):
@@ -201,7 +212,7 @@ def empty_array(folder):
 
 @pytest.mark.parametrize(
     ("forge", "reason"),
-    [(swap_rows, "episode is stated as 1"), (cut_rows, "39 rows, not 40"), (empty_array, "run-0")],
+    [(swap_rows, "row 0 is"), (cut_rows, "row 39 is None"), (empty_array, "run-0")],
 )
 def test_forged_tables_are_rejected(entry, forge, reason):
     forge(entry)
@@ -578,3 +589,40 @@ def test_references_belong_to_one_suite_and_split(work):
         load_references(benchmark.load("quick"), path=work / "references.json")
     with pytest.raises(ValueError, match="value ''"):
         load_references(suite, path=work / "references.json", value="secret")
+
+
+def test_an_entry_stays_as_it_is_when_its_policy_is_played(work, tmp_path):
+    entry = shutil.copytree(work / "entry", tmp_path / "entry")
+    assert benchmark.verify(entry, rerun=False).status == "replayed"
+    plan = Plan(str(work / "small.toml"), f"{entry / 'policy.py'}:make", {"bias": 1}, episodes=2)
+    list(run(plan, tmp_path / "again"))
+    assert not (entry / "__pycache__").exists()
+    assert Line.of_entry(entry).status == "replayed"
+
+
+def test_hostile_entries_are_rejected_not_crashed_on(work, tmp_path):
+    for number, changes in enumerate(({"value": "x"}, {"split": "test"})):
+        entry = shutil.copytree(work / "entry", tmp_path / f"entry-{number}")
+        rehash(entry, **changes)
+        outcome = benchmark.verify(entry, rerun=False)
+        assert outcome.status == "rejected"
+        assert "value = " in outcome.reason
+    entry = shutil.copytree(work / "entry", tmp_path / "plain-array")
+    with (entry / "run-0" / "actions.npz").open("wb") as file:
+        np.save(file, np.arange(3))
+    rehash(entry)
+    assert benchmark.verify(entry, rerun=False).status == "rejected"
+
+
+def test_training_seeds_must_differ_in_what_they_do(work, tmp_path):
+    runs = {f"run-{n}": {"bias": 1} for n in range(5)}
+    entry = shutil.copytree(work / "entry", tmp_path / "entry")
+    for name in list(runs)[1:]:
+        shutil.copytree(entry / "run-0", entry / name)
+        with np.load(entry / name / "actions.npz") as stored:
+            arrays = dict(stored)
+        np.savez(entry / name / "actions.npz", **arrays)  # other bytes, the same actions
+    rehash(entry, runs=runs, division="learned-closed", decision_time_ms=9.0)
+    outcome = benchmark.verify(entry, rerun=False)
+    assert outcome.status == "rejected"
+    assert "two have the same actions" in outcome.reason
