@@ -1,6 +1,7 @@
 """Networks and their training: symmetry, structure, learning, weights."""
 
 import json
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -527,7 +528,9 @@ def test_errors(tmp_path):
         ("agent = 'a'\ntasks = ['x']\n"
          "[sb3]\nalgorithm = 'PPO'\nequivariant = true\nrounds = 9", "task = 'x': must be one of"),
         ("network = 'modes'\nagent = 'a'\ntasks = []\n[domain]\nscenarios = []\nnum_devices = {}\n"
-         "[gradient]\nupdates = 3", "trains 'draft' only"),
+         "[gradient]\nupdates = 3", "domain must have scenarios"),
+        ("network = 'modes'\nagent = 'a'\ntasks = []\n[domain]\nscenarios = ['qwen2.5']\n"
+         "num_devices = { 5 = 1.0 }\n[gradient]\nupdates = 3", "trains 'draft' only"),
         ("network = 'draft'", "malformed"),
         ("network = 'draft'\nagent = 'a'\ntasks = []\n[domain]\nscenarios = []\nnum_devices = {}\n"
          "[imitation]\nsteps = 3", "malformed"),
@@ -540,3 +543,42 @@ def test_malformed_presets(tmp_path, text, message):
         training.Preset.load(path)
     with pytest.raises(ValueError, match="preset = 'none': must be one of 'a2c'"):
         training.Preset.load("none")
+
+
+def test_stable_baselines3_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "SB3_ROUNDS", 128)
+    task = "draft-qwen2.5-20dbm-r4-k5"
+    stage = training.SB3("PPO", True, rounds=384, lanes=8, deadline=True)
+    preset = training.Preset("tiny", "tiny", (task,), sb3=stage)
+    update, _ = next(training.train(preset, 0, checkpoints=tmp_path, scores=False))
+    assert update.step == 128
+    rest = list(training.train(preset, 0, checkpoints=tmp_path, scores=False))
+    assert [update.step for update, _ in rest] == [256, 384, 384]
+    assert rest[-1][1].num_timesteps == 384
+    with pytest.raises(ValueError, match="is of another training"):
+        next(training.train(preset, 1, checkpoints=tmp_path))
+
+
+def test_trainings_with_other_seeds_share_no_episodes():
+    task = benchmark.load("core-2026").task("draft-qwen2.5-20dbm-r4-k5")
+    stage = training.SB3("PPO", False, rounds=128, lanes=8)
+    preset = training.Preset("tiny", "tiny", (task.name,), sb3=stage)
+    seen = []
+    for seed in range(2):
+        for _, model in training.train(preset, seed, scores=False):
+            tapes = model.get_env().get_attr("tape")
+        seen.append({float(tape.channel_gain[0, 0]) for tape in tapes})
+    assert len(seen[0]) == len(seen[1]) == 8
+    assert not seen[0] & seen[1]
+
+
+def test_a_folder_belongs_to_one_training(tmp_path):
+    stage = training.Imitation(states=32, steps=3, batch_size=8, learning_rate=1e-3)
+    task = "draft-qwen2.5-20dbm-r4-k5"
+    preset = training.Preset("tiny", "tiny", (task,), "draft", DOMAINS["draft"], stage)
+    list(training.train(preset, 0, checkpoints=tmp_path, workers=1, scores=False))
+    other = replace(preset, domain=Domain(["deepseek-r1"], {4: 1.0}))
+    with pytest.raises(ValueError, match="is of another training"):
+        list(training.train(other, 0, checkpoints=tmp_path, workers=1, scores=False))
+    with pytest.raises(ValueError, match="seed = -1"):
+        next(training.train(preset, -1))
