@@ -72,12 +72,6 @@ SPECS: Final = {
         "(paper A). Knows what the strongest analytical policies know.",
         40.0,
     ),
-    "rivals": Spec(
-        "The papers' rivals",
-        "What the papers compare with: the best uniform length with optimal modes, uniform "
-        "bandwidth for uploads.",
-        30.0,
-    ),
     "constant": Spec(
         "Constant",
         "The same draft length for everybody in every round, all corrections on the downlink, "
