@@ -89,14 +89,14 @@ SPECS: Final = {
         "Imitation, fine-tuned",
         "A permutation-equivariant network with a deadline-and-subset head: imitation of deadline, "
         "then leave-one-out policy gradient.",
-        5.0,
+        9.0,
         "learned-closed",
         "finetuned",
     ),
     "scratch": Spec(
         "Leave-one-out from scratch",
         "The same network by leave-one-out policy gradient on common tapes, without a teacher.",
-        5.0,
+        9.0,
         "learned-closed",
         "scratch",
     ),
@@ -111,7 +111,7 @@ SPECS: Final = {
     "ppo-plain": Spec(
         "PPO, plain",
         "Stable-Baselines3's PPO as it comes: MultiInputPolicy, a length for each device.",
-        5.0,
+        9.0,
         "learned-closed",
         "ppo-plain",
     ),
