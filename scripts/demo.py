@@ -119,7 +119,7 @@ def main() -> None:
     picture(results, path)
     lines = [
         line(name, [found[name] for found in results.values() if name in found], options.episodes)
-        for name in dict.fromkeys(name for _, name in jobs)
+        for name in dict.fromkeys(name for _, name, _ in jobs)
     ]
     page.write(options.output, lines, suite, references)
     print(f"\nThe picture is in {path}; `scripts/leaderboard.py` plays policies of your own")

@@ -36,7 +36,7 @@ def test_a_newcomers_policy_is_evaluated_packed_verified_and_ranked(tmp_path):
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     assert "entries/mine: verified" in printed[2]
-    assert "| 1 | Threshold | open | verified |" in printed[3]
+    assert "| 1 | Threshold | analytical | verified |" in printed[3]
     table = (tmp_path / "entries" / "leaderboard.csv").read_text()
     assert table.count("Threshold,open,verified") == 4
     assert "Page: entries/leaderboard.html" in printed[3]

@@ -159,7 +159,7 @@ def test_some_optimum_is_bang_bang(rule):
         lengths, values = all_goodputs(p, rule)
         structured = 0.0
         for deadline_s in corrections._deadlines(p):
-            most = corrections._until(deadline_s, p.token_latency_s, p.max_draft_length)
+            most = corrections.tokens_until(deadline_s, p.token_latency_s, p.max_draft_length)
             kept = np.all((lengths == 0) | (lengths == most), axis=1)
             structured = max(structured, values[kept].max())
         assert structured == pytest.approx(values.max(), rel=1e-12)
@@ -208,7 +208,7 @@ def test_branch_and_bound_equals_trying_every_deadline_and_subset(rule):
         p = faded(generator, 6, power_dbm=(10, 20)[trial % 2], longest=6)
         best = 0.0
         for deadline_s in corrections._deadlines(p):
-            most = corrections._until(deadline_s, p.token_latency_s, p.max_draft_length)
+            most = corrections.tokens_until(deadline_s, p.token_latency_s, p.max_draft_length)
             values = [direct_value(p, most * drafts, rule, 32, trial) for drafts in subsets]
             best = max(best, *values)
         found = solvers.branch_and_bound(p, rule, samples=32, seed=trial)
