@@ -38,7 +38,7 @@ def test_a_newcomers_policy_is_evaluated_packed_verified_and_ranked(tmp_path):
     assert "entries/mine: verified" in printed[2]
     assert "| 1 | Threshold | analytical | verified |" in printed[3]
     table = (tmp_path / "entries" / "leaderboard.csv").read_text()
-    assert table.count("Threshold,open,verified") == 4
+    assert table.count("Threshold,analytical,verified") == 4
     assert "Page: entries/leaderboard.html" in printed[3]
     page = (tmp_path / "entries" / "leaderboard.html").read_text()
     assert page.count("python scripts/leaderboard.py verify entries/mine<") == 1
