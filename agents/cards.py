@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.policy import WEIGHTS
+from multispin_env.benchmark.report import put_between
 
 
 def cards() -> list[dict[str, Any]]:
@@ -35,9 +36,7 @@ def table() -> str:
 def main() -> None:
     """Put the table between the markers of docs/agents.md."""
     page = Path(__file__).parents[1] / "docs" / "agents.md"
-    start, end = "<!-- cards -->", "<!-- end cards -->"
-    head, rest = page.read_text("utf8").split(start)
-    page.write_text(f"{head}{start}\n\n{table()}\n\n{end}{rest.split(end)[1]}", "utf8")
+    page.write_text(put_between(page.read_text("utf8"), "cards", table()), "utf8")
 
 
 if __name__ == "__main__":

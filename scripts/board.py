@@ -157,7 +157,7 @@ def main() -> None:
     ours = options.board.resolve() == (ROOT / "leaderboard").resolve()
     if ours and not options.show and all(path.is_file() for path in entries):
         for page, made in pages(board).items():
-            page.write_text(with_table(page.read_text("utf8"), made), "utf8")
+            page.write_text(report.put_between(page.read_text("utf8"), "board", made), "utf8")
 
 
 def pages(board: Path) -> dict[Path, str]:
@@ -185,13 +185,6 @@ def seeds(board: Path) -> str:
             cells = [f"{np.mean(r):.3f} ({min(r):.3f} to {max(r):.3f})" for r in ratios]
             rows.append(f"| {spec.title} | {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def with_table(text: str, made: str) -> str:
-    """A page's text with another table between its markers."""
-    start, end = "<!-- board -->", "<!-- end board -->"
-    head, rest = text.split(start)
-    return f"{head}{start}\n\n{made}\n\n{end}{rest.split(end)[1]}"
 
 
 def carry_out(command: Command, show: bool) -> None:

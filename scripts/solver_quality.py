@@ -23,6 +23,7 @@ import tyro
 from tqdm import tqdm
 
 from multispin_env import Scenario, solvers
+from multispin_env.benchmark.report import put_between
 from multispin_env.solvers import CorrectionProblem, UploadProblem
 from multispin_env.solvers.problems import draw
 
@@ -255,9 +256,7 @@ def refresh(page: Path, rows: list[Row]) -> None:
     text = page.read_text()
     tables = {name: markdown(rows, name) for name in ("correction", "small", "upload")}
     for name, table in (tables | {"times": times(rows)}).items():
-        start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-        head, rest = text.split(start)
-        text = head + f"{start}\n\n{table}\n\n{end}" + rest.split(end)[1]
+        text = put_between(text, name, table)
     page.write_text(text)
 
 

@@ -211,6 +211,13 @@ def side_by_side(report: Report, tasks: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def put_between(text: str, name: str, made: str) -> str:
+    """A page's text with something else between `<!-- name -->` and `<!-- end name -->`."""
+    start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+    head, rest = text.split(start)
+    return f"{head}{start}\n\n{made}\n\n{end}{rest.split(end)[1]}"
+
+
 def markdown(report: Report) -> str:
     """All tables as Markdown."""
     parts = [standings(report)] if report.standings else []

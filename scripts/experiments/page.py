@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from experiments.tables import Row, one, pick, read, values
+from multispin_env.benchmark.report import put_between
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGE: Final = DOCS / "reproduction.md"
@@ -44,10 +45,7 @@ def refresh(reports: Mapping[str, Callable[[list[Row]], str]], page: Path = PAGE
     """Put every figure's report between its markers, from the stored tables."""
     text = page.read_text("utf8")
     for name, report in reports.items():
-        start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-        head, rest = text.split(start)
-        shown = report(read(FOLDER / f"{name}.csv"))
-        text = f"{head}{start}\n\n{shown}\n\n{end}{rest.split(end)[1]}"
+        text = put_between(text, name, report(read(FOLDER / f"{name}.csv")))
     page.write_text(text, "utf8")
 
 
