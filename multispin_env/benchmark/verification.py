@@ -20,7 +20,7 @@ from scipy import stats
 
 from multispin_env.benchmark.entry import MAX_DECISION_MS, PLAIN_FILES, Entry, hash_files, load_run
 from multispin_env.benchmark.isolation import IsolatedPolicy
-from multispin_env.benchmark.results import COLUMNS, episode_row
+from multispin_env.benchmark.results import COLUMNS, Results, episode_row
 from multispin_env.benchmark.rollout import Episode, PolicyError, play_episode
 from multispin_env.benchmark.statistics import holm
 from multispin_env.benchmark.suite import Task
@@ -113,15 +113,15 @@ def verify(
     try:
         progress("rules")
         entry = _check_rules(folder, trust_pickles)
-        _check_runs(folder, entry)
-        for run in entry.runs:
+        results = _check_runs(folder, entry)
+        for run, stated in results.items():
             progress(f"replay of {run}")
-            replay(folder, entry, run)
+            replay(entry, run, stated)
         if rerun:
             times = []
-            for run in entry.runs:
+            for run, stated in results.items():
                 progress(f"rerun of {run}")
-                times.append(_rerun(folder, entry, run))
+                times.append(_rerun(folder, entry, run, stated))
             decision_ms = float(np.mean(times))
             _check_time(entry, decision_ms)
     except RejectionError as rejection:
@@ -176,9 +176,9 @@ def _check_rules(folder: Path, trust_pickles: bool) -> Entry:
     return entry
 
 
-def _check_runs(folder: Path, entry: Entry) -> None:
-    """Every run's results are whole, and training seeds differ."""
-    seen = set()
+def _check_runs(folder: Path, entry: Entry) -> dict[str, Results]:
+    """Every run's results, which are whole; training seeds differ."""
+    found, seen = {}, set()
     for run in entry.runs:
         try:
             stated = load_run(folder, entry, run)
@@ -193,6 +193,8 @@ def _check_runs(folder: Path, entry: Entry) -> None:
         if entry.division == "learned-closed" and digest.digest() in seen:
             raise RejectionError("runs: two have the same actions, but must be training seeds")
         seen.add(digest.digest())
+        found[run] = stated
+    return found
 
 
 class _Playback:
@@ -216,13 +218,12 @@ class _Playback:
         return row.get("action", row), state
 
 
-def replay(folder: str | Path, entry: Entry, run: str) -> None:
+def replay(entry: Entry, run: str, stated: Results) -> None:
     """Play a run's stored actions and compare every number.
 
     Raises:
         RejectionError: a number does not follow from the actions, or an episode is missing.
     """
-    stated = load_run(folder, entry, run)
     rows = iter(stated.rows)
     for task in entry.chosen_tasks():
         env = task.make(entry.track)
@@ -268,9 +269,8 @@ def _close(told: str, value: str) -> bool:
         return False
 
 
-def _rerun(folder: Path, entry: Entry, run: str) -> float:
+def _rerun(folder: Path, entry: Entry, run: str, stated: Results) -> float:
     """Rerun a policy apart from everything else; returns the measured time of a decision [ms]."""
-    stated = load_run(folder, entry, run)
     seconds: list[float] = []
     fresh_seconds: list[float] = []
     doubts: dict[str, float] = {}
