@@ -125,6 +125,7 @@ class Core:
         self._time_s = np.zeros(n)
         self._counter = np.zeros((n, 3), np.int64)
         self._memory = np.zeros((5, n, k), np.int64)
+        self._workspace = np.empty((4, max(n, 4), k))
         rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
         self._shapes = [(row, n, k) for row in rows]
         self._cell_blocks = None if batched else (np.empty((6, n)), np.empty((6, n), np.int64))
@@ -264,6 +265,7 @@ class Core:
             self._memory,
             obs_float,
             obs_int,
+            self._workspace[0],
         )
         observation: Observation = dict(zip(floats, obs_float))
         observation.update(zip(integers, obs_int))
@@ -290,6 +292,7 @@ class Core:
             self._counter,
             self._memory,
             *outcome[:2],
+            self._workspace[0],
         )
 
     def play(self, decision: Decision, idle: NDArray[np.bool_] | None = None) -> Outcome:
@@ -317,6 +320,7 @@ class Core:
             *decision,
             idle,
             *outcome,
+            self._workspace,
         )
         if due >= 0 and self.draft_policy is not None:
             playing = ~idle

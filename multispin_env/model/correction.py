@@ -220,6 +220,7 @@ def correct(
         mode,
         power_w,
         latency_s,
+        np.empty((4, shape[-1])),
     )
     latency: Any = latency_s.reshape(shape[:-1])
     return Correction(mode.reshape(shape), power_w.reshape(shape), latency[()])

@@ -4,7 +4,9 @@ They are called by the batched functions of :mod:`~multispin_env.model.correctio
 :mod:`~multispin_env.model.upload`, and by :mod:`multispin_env.core`, which steps N cells at once
 with :func:`play`. Every function works on N rounds: arrays are [N, K] or [N], outputs are
 arguments that are written in place. Loops stand in the functions themselves rather than in
-helpers for one round, because a call with many arrays costs numba more than the physics.
+helpers for one round, because a call with many arrays costs numba more than the physics. Many
+short loops over few arrays are faster than one over many, and selections faster than branches:
+LLVM vectorises them.
 
 All compiled code stands in this one file, because numba's cache only notices changes of the file
 it compiles.
@@ -29,6 +31,7 @@ GIVEN: Final = 3  # the caller gives the modes (an agent's action, or random coi
 
 LN2: Final = float(np.log(2.0))
 DB_PER_NEPER: Final = float(10.0 / np.log(10.0))  # of power; the natural logarithm is faster
+ROOT_HALF_BITS: Final = int(np.sqrt(0.5).view(np.int64))
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -46,7 +49,7 @@ def compiled(function: _Function) -> _Function:
 
 
 @compiled
-def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, level):
+def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, level, scratch):
     """The largest full-band SNR that all rejected devices can have at once (Lemmas 1 and 2).
 
     Think of water filling. To reach the level eta, the devices whose uplink is worse, snr < eta,
@@ -55,9 +58,10 @@ def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, leve
         eta* = sup { eta : eta * sum of cost over {snr < eta} <= power }
              = max over m of min( snr of the (m+1)-th worst, power / cost of the m worst ).
 
-    The left side grows with eta. Serving everybody down gives a level that is surely reached;
-    serving only those below it gives one that is surely not passed. Between the two bounds a
-    quickselect finds the crossing without sorting, in expected linear time.
+    The left side grows with eta. Serving everybody down, or nobody, gives a level that is surely
+    reached. More than that needs those at or below it served down, which gives a level that is
+    surely not passed. Among the devices between the two bounds a quickselect finds the crossing
+    without sorting, in expected linear time.
 
     Args:
         rejected: [N, K] 1 where the draft was rejected.
@@ -65,29 +69,32 @@ def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, leve
         downlink_cost_w: [N, K] downlink power that gives a full-band SNR of 1.
         downlink_power_w: [N] budget.
         level: [N] output; undefined where nothing was rejected.
+        scratch: [4, K] overwritten.
     """
     num_rounds, num_devices = rejected.shape
-    workspace = np.empty((2, num_devices))
-    snr, cost = workspace[0], workspace[1]
+    all_snr, all_cost, snr, cost = scratch[0], scratch[1], scratch[2], scratch[3]
     for n in range(num_rounds):
         power = downlink_power_w[n]
-        count, everybody = 0, 0.0
+        for k in range(num_devices):  # an accepted draft is never worst, and costs nothing
+            all_snr[k] = uplink_snr[n, k] if rejected[n, k] else np.inf
         for k in range(num_devices):
-            snr[count] = uplink_snr[n, k]
-            cost[count] = downlink_cost_w[n, k]
-            everybody += cost[count] if rejected[n, k] else 0.0
-            count += 1 if rejected[n, k] else 0
-        reached = power / everybody
-        spent = 0.0  # on the devices that surely go down
-        for i in range(count):
-            spent += cost[i] if snr[i] < reached else 0.0
-        passed = power / spent if spent > 0.0 else np.inf
-        high = 0  # the undecided devices are moved to the front
-        for i in range(count):
-            snr[high], cost[high] = snr[i], cost[i]
-            high += 1 if reached <= snr[i] < passed else 0
+            all_cost[k] = downlink_cost_w[n, k] if rejected[n, k] else 0.0
+        everybody, worst = 0.0, np.inf
+        for k in range(num_devices):
+            everybody += all_cost[k]
+            worst = min(worst, all_snr[k])
+        reached = max(worst, power / everybody)
+        spent = 0.0  # on the devices that go down to pass what is reached
+        for k in range(num_devices):
+            spent += all_cost[k] if all_snr[k] <= reached else 0.0
+        passed = power / spent
+        high = 0  # how many are undecided: few, mostly
+        for k in range(num_devices):
+            if reached < all_snr[k] < passed:
+                snr[high], cost[high] = all_snr[k], all_cost[k]
+                high += 1
 
-        low, best = 0, 0.0  # entries before `low` go down; the best feasible SNR so far
+        low, best = 0, reached  # entries before `low` go down; the best feasible SNR so far
         while low < high:
             pivot = snr[(low + high) // 2]
             # Three-way partition of snr[low:high]: worse than the pivot, equal, better.
@@ -133,6 +140,7 @@ def correct(
     mode,
     power_w,
     latency_s,
+    scratch,
 ):
     """Modes, powers and latency of the corrections of N rounds, with equal bandwidth.
 
@@ -146,32 +154,45 @@ def correct(
         mode, power_w: [N, K] outputs; mode 0 is uplink, 1 downlink, -1 silent.
         latency_s: [N] output: until the slowest correction has arrived; 0 if nothing was
             rejected, inf if a device cannot be reached.
+        scratch: [4, K] overwritten.
     """
-    # Selections instead of branches: which drafts are rejected is a coin toss to the processor.
     num_rounds, num_devices = rejected.shape
+    up_snr, down_cost = scratch[0], scratch[1]
     if rule == OPTIMAL:  # the latencies' place holds the levels until each round's turn
-        optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, latency_s)
+        optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, latency_s, scratch)
     for n in range(num_rounds):
-        threshold = latency_s[n] if rule == OPTIMAL else 0.0  # who is below it goes down
-        level = np.inf  # of the weakest device
-        cost, num_down, count = 0.0, 0, 0
+        if rule == GIVEN:
+            for k in range(num_devices):
+                mode[n, k] = (1 if chosen[n, k] == 1 else 0) if rejected[n, k] == 1 else -1
+        else:
+            least = np.inf if rule == DOWNLINK else -1.0  # who does not reach more goes down
+            least = latency_s[n] if rule == OPTIMAL else least
+            for k in range(num_devices):
+                down = uplink_snr[n, k] <= least
+                mode[n, k] = (1 if down else 0) if rejected[n, k] == 1 else -1
         for k in range(num_devices):
-            below = rule == DOWNLINK or uplink_snr[n, k] < threshold
-            down = rejected[n, k] == 1 and (chosen[n, k] == 1 if rule == GIVEN else below)
-            up = rejected[n, k] == 1 and not down
-            mode[n, k] = 1 if down else (0 if up else -1)
-            power_w[n, k] = uplink_power_w[n, k] if up else 0.0
-            level = min(level, uplink_snr[n, k] if up else np.inf)
-            cost += downlink_cost_w[n, k] if down else 0.0
-            num_down += 1 if down else 0
+            up_snr[k] = uplink_snr[n, k] if mode[n, k] == 0 else np.inf
+        for k in range(num_devices):
+            down_cost[k] = downlink_cost_w[n, k] if mode[n, k] == 1 else 0.0
+        count, num_down = 0, 0
+        for k in range(num_devices):
             count += rejected[n, k]
-        if num_down > 0:
+            num_down += 1 if mode[n, k] == 1 else 0
+        level, cost = np.inf, 0.0  # level: of the weakest device
+        for k in range(num_devices):
+            level = min(level, up_snr[k])
+            cost += down_cost[k]
+        inverse = 0.0
+        if num_down > 0:  # Lemma 1: shares that equalise the delay, all the budget
             level = min(level, downlink_power_w[n] / cost)
             inverse = 1.0 / cost
-            for k in range(num_devices):  # Lemma 1: shares that equalise the delay, all the budget
-                share = downlink_cost_w[n, k] * inverse if cost < np.inf else 1.0 / num_down
-                down_w = downlink_power_w[n] * share
-                power_w[n, k] = down_w if mode[n, k] == 1 else power_w[n, k]
+        if cost == np.inf:  # out of reach, however the budget is shared: equally
+            inverse = 1.0 / num_down
+            for k in range(num_devices):
+                down_cost[k] = 1.0 if mode[n, k] == 1 else 0.0
+        for k in range(num_devices):
+            down_w = downlink_power_w[n] * (down_cost[k] * inverse)
+            power_w[n, k] = uplink_power_w[n, k] if mode[n, k] == 0 else down_w
         latency_s[n] = 0.0
         if count > 0:
             rate = bandwidth_hz[n] / count * np.log1p(level * count) / LN2
@@ -1007,13 +1028,49 @@ def find_invalid(given, max_draft_length, draft, chosen, share, idle):
 
 
 @compiled
-def decibel(snr):
-    """:func:`multispin_env.model.channel.snr_db` of one number."""
-    return DB_PER_NEPER * np.log(min(max(snr, 1e-30), 1e30))
+def natural_log(x):
+    """The natural logarithm of a normal number, to a unit in the last place (fdlibm's method).
+
+    x = 2^e (1 + f) with 1 + f between the roots of 1/2 and 2, and ln(1 + f) = 2 artanh(s) with
+    s = f / (2 + f), whose series is fitted. Written out because LLVM vectorises loops over it, but
+    none that calls the C library.
+    """
+    bits = np.float64(x).view(np.int64)
+    exponent = (bits - ROOT_HALF_BITS) >> 52
+    f = np.int64(bits - (exponent << 52)).view(np.float64) - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    high = 0.1818357216161805 + z * (0.15313837699209373 + z * 0.14798198605116586)
+    low = 0.3999999999940942 + z * (0.2857142874366239 + z * (0.2222219843214978 + z * high))
+    return exponent * LN2 + (f - s * (f - z * (0.6666666666666735 + z * low)))
 
 
 @compiled
-def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int):
+def show_snr(ahead, idle, cell, device, tape, counter, snr_db, scratch):
+    """Write the full-band uplink SNRs of the round that is `ahead` of the clock, [N, K] in dB.
+
+    As :func:`multispin_env.model.channel.snr_db` has them. Idle cells keep what they have.
+    `scratch` [4, K] is overwritten.
+    """
+    unit_snr, mean_gain = device[UNIT_SNR], device[MEAN_GAIN]
+    fading, snr = scratch[0], scratch[1]
+    num_cells, num_devices = snr_db.shape
+    for n in range(num_cells):
+        if idle[n]:
+            continue
+        r = counter[n, ROUND] + ahead
+        slot, row = (r // BLOCK) % 2, r % BLOCK
+        fades = cell[FADES, n] > 0.0
+        for k in range(num_devices):
+            fading[k] = tape[n, slot, row, FADING, k] if fades else 1.0
+        for k in range(num_devices):
+            snr[k] = min(max(unit_snr[n, k] * (mean_gain[n, k] * fading[k]), 1e-30), 1e30)
+        for k in range(num_devices):
+            snr_db[n, k] = DB_PER_NEPER * natural_log(snr[k])
+
+
+@compiled
+def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, scratch):
     """Write the observation of the round that comes next (or is pending), but for idle cells.
 
     Row order, shared with :mod:`multispin_env.spaces`. Floats: snr_db, token_latency_s, then
@@ -1021,26 +1078,24 @@ def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float,
     if `pending`; without `full` then accepted_count, rejection_count, accepted, and rejected
     where it is not there yet.
     """
-    unit_snr, mean_gain, mean_run = device[UNIT_SNR], device[MEAN_GAIN], device[MEAN_RUN]
+    mean_run = device[MEAN_RUN]
     token_latency_s, acceptance_rate = device[TOKEN_LATENCY_S], device[ACCEPTANCE_RATE]
     num_cells, num_devices = mean_run.shape
+    show_snr(0, idle, cell, device, tape, counter, obs_float[0], scratch)
+    if pending:
+        show_snr(1, idle, cell, device, tape, counter, obs_float[2], scratch)
     for n in range(num_cells):
         if idle[n]:
             continue
-        r = counter[n, ROUND]
-        slot, row = (r // BLOCK) % 2, r % BLOCK
-        fades = cell[FADES, n] > 0.0
         for k in range(num_devices):
-            gain = mean_gain[n, k] * (tape[n, slot, row, FADING, k] if fades else 1.0)
-            obs_float[0, n, k] = decibel(unit_snr[n, k] * gain)
             obs_float[1, n, k] = token_latency_s[n, k]
-            if full:
+        if full:
+            for k in range(num_devices):
                 obs_float[2 + pending, n, k] = acceptance_rate[n, k]
         if pending:
-            next_slot, next_row = ((r + 1) // BLOCK) % 2, (r + 1) % BLOCK
+            r = counter[n, ROUND]
+            slot, row = (r // BLOCK) % 2, r % BLOCK
             for k in range(num_devices):
-                fading = tape[n, next_slot, next_row, FADING, k] if fades else 1.0
-                obs_float[2, n, k] = decibel(unit_snr[n, k] * (mean_gain[n, k] * fading))
                 length = memory[PENDING_DRAFT, n, k]
                 run = tape[n, slot, row, RUN, k] * mean_run[n, k]
                 obs_int[0, n, k] = length
@@ -1059,7 +1114,7 @@ def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float,
 @compiled
 def verify(
     idle, cell, device, tape, counter, draft, gain, uplink_snr, drafted, accepted, rejected,
-    drafting_s,
+    drafting_s, scratch,
 ):  # fmt: skip
     """Draft and verify the current round of every cell that is not idle.
 
@@ -1070,31 +1125,42 @@ def verify(
         idle, cell, device, tape, counter, draft: see :func:`play`.
         gain, uplink_snr, drafted, accepted, rejected: [N, K] outputs. An idle cell rejects nothing.
         drafting_s: [N] output.
+        scratch: [4, K] overwritten.
     """
     mean_gain, unit_snr, mean_run = device[MEAN_GAIN], device[UNIT_SNR], device[MEAN_RUN]
     token_latency_s = device[TOKEN_LATENCY_S]
     num_cells, num_devices = draft.shape
+    fading, run = scratch[0], scratch[1]
     for n in range(num_cells):
         r = counter[n, ROUND]
         slot, row = (r // BLOCK) % 2, r % BLOCK
         fades = cell[FADES, n] > 0.0
+        for k in range(num_devices):
+            fading[k] = tape[n, slot, row, FADING, k] if fades else 1.0
+        for k in range(num_devices):
+            run[k] = tape[n, slot, row, RUN, k] * mean_run[n, k]
+        for k in range(num_devices):
+            gain[n, k] = mean_gain[n, k] * fading[k]
+        for k in range(num_devices):
+            uplink_snr[n, k] = unit_snr[n, k] * gain[n, k]
+        playing = 0 if idle[n] else 1
+        for k in range(num_devices):
+            drafted[n, k] = draft[n, k] * playing
+        for k in range(num_devices):
+            length = drafted[n, k]
+            accepted[n, k] = np.int64(run[k]) if run[k] < length else length
+        for k in range(num_devices):
+            rejected[n, k] = 1 if run[k] < drafted[n, k] else 0
         longest = 0.0
         for k in range(num_devices):
-            length = 0 if idle[n] else draft[n, k]
-            run = tape[n, slot, row, RUN, k] * mean_run[n, k]
-            gain[n, k] = mean_gain[n, k] * (tape[n, slot, row, FADING, k] if fades else 1.0)
-            uplink_snr[n, k] = unit_snr[n, k] * gain[n, k]
-            drafted[n, k] = length
-            accepted[n, k] = np.int64(run) if run < length else length
-            rejected[n, k] = 1 if run < length else 0
-            longest = max(longest, length * token_latency_s[n, k])
+            longest = max(longest, drafted[n, k] * token_latency_s[n, k])
         drafting_s[n] = longest
 
 
 @compiled
 def send_corrections(
     rule, chosen, cell, device, gain, uplink_snr, cost_w, rejected, mode, power_w, band_hz,
-    communication_s,
+    communication_s, scratch,
 ):  # fmt: skip
     """Correction protocol: costs, modes, powers, bandwidths and latency of every cell."""
     num_cells, num_devices = rejected.shape
@@ -1120,6 +1186,7 @@ def send_corrections(
         mode,
         power_w,
         communication_s,
+        scratch,
     )
 
 
@@ -1230,6 +1297,7 @@ def play(
     device_int,
     cell_float,
     cell_int,
+    workspace,
 ):
     """Play one round in each of N cells, advance their clocks, observe what comes next.
 
@@ -1264,13 +1332,13 @@ def play(
     rejected, mode = device_int[REJECTED], device_int[MODE]
     power_w, band_hz = device_float[POWER_W], device_float[ALLOCATED_HZ]
     drafting_s, communication_s = cell_float[DRAFTING_S], cell_float[COMMUNICATION_S]
-    workspace = np.empty((3, num_cells, num_devices))
     gain, uplink_snr, cost_or_work = workspace[0], workspace[1], workspace[2]
+    scratch = workspace[3]
 
     lengths = memory[PENDING_DRAFT] if pending else draft
     verify(
         idle, cell, device, tape, counter, lengths, gain, uplink_snr, drafted, accepted, rejected,
-        drafting_s,
+        drafting_s, scratch,
     )  # fmt: skip
     if uploads:
         send_drafts(
@@ -1287,7 +1355,7 @@ def play(
                     modes[n, k] = coins[n, (r // BLOCK) % 2, r % BLOCK, k]
         send_corrections(
             rule, modes, cell, device, gain, uplink_snr, cost_or_work, rejected, mode, power_w,
-            band_hz, communication_s,
+            band_hz, communication_s, scratch,
         )  # fmt: skip
     account(full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int)
 
@@ -1301,7 +1369,9 @@ def play(
         if pending:
             for k in range(num_devices):
                 memory[PENDING_DRAFT, n, k] = draft[n, k]
-    observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int)
+    observe(
+        pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, scratch
+    )  # fmt: skip
     return due
 
 
