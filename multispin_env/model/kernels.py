@@ -45,6 +45,34 @@ def compiled(function: _Function) -> _Function:
     return cast("_Function", result)
 
 
+# ---- logarithms -------------------------------------------------------------------------------
+
+
+@compiled
+def natural_log(x):
+    """The natural logarithm of a normal number, to a unit in the last place (fdlibm's method).
+
+    x = 2^e (1 + f) with 1 + f between the roots of 1/2 and 2, and ln(1 + f) = 2 artanh(s) with
+    s = f / (2 + f), whose series is fitted. Written out because LLVM vectorises loops over it, but
+    none that calls the C library.
+    """
+    bits = np.float64(x).view(np.int64)
+    exponent = (bits - ROOT_HALF_BITS) >> 52
+    f = np.int64(bits - (exponent << 52)).view(np.float64) - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    high = 0.1818357216161805 + z * (0.15313837699209373 + z * 0.14798198605116586)
+    low = 0.3999999999940942 + z * (0.2857142874366239 + z * (0.2222219843214978 + z * high))
+    return exponent * LN2 + (f - s * (f - z * (0.6666666666666735 + z * low)))
+
+
+@compiled
+def natural_log1p(x):
+    """ln(1 + x) of x >= 0 below 1e300, to a few units in the last place."""
+    u = 1.0 + x
+    return natural_log(u) - ((u - 1.0) - x) / u  # what rounding u has lost, to first order
+
+
 # ---- correction protocol (paper B) -----------------------------------------------------------
 
 
@@ -204,8 +232,9 @@ def correct(
 
 @compiled
 def upload(
-    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz, latency_s
-):
+    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz, latency_s,
+    scratch,
+):  # fmt: skip
     """Bandwidths and latency of drafting and uploading in N rounds (Lemma 3, A-31, A-32).
 
     With d_k = L_k T_k seconds of drafting and w_k = L_k Q / r_k Hz s of upload work, bandwidth
@@ -215,7 +244,8 @@ def upload(
 
     1/F is a parallel sum of lines, hence concave and increasing: Newton's method on it, started
     below the root, rises to the root without ever passing it. The unknown is y = phi - max d,
-    which keeps all digits when the upload is short.
+    which keeps all digits when the upload is short. Below the root are w_k / B - s_k for every
+    device, with s_k = max d - d_k, and sum w / B - sum w s / sum w (Jensen's inequality).
 
     Args:
         given: 0 for this optimal allocation, 1 to split the band by `share`.
@@ -226,50 +256,57 @@ def upload(
         bandwidth_hz: [N] B.
         allocated_hz: [N, K] output: bandwidth of each device, 0 where nothing is sent.
         latency_s: [N] output (A-26): 0 if nobody drafts, inf if a device that drafts cannot finish.
+        scratch: [4, K] overwritten.
     """
     num_rounds, num_devices = draft_length.shape
+    drafting, slack, part, curve = scratch[0], scratch[1], scratch[2], scratch[3]
     for n in range(num_rounds):
-        longest, total, count = 0.0, 0.0, 0
+        band = bandwidth_hz[n]
         for k in range(num_devices):
-            allocated_hz[n, k] = 0.0
-            longest = max(longest, draft_length[n, k] * token_latency_s[n, k])
-            if draft_length[n, k] > 0:
-                count += 1
-                if given:
-                    total += share[n, k]
-        y = 0.0
+            drafting[k] = draft_length[n, k] * token_latency_s[n, k]
+        longest, count = 0.0, 0
+        for k in range(num_devices):
+            longest = max(longest, drafting[k])
+            count += 1 if draft_length[n, k] > 0 else 0
         if not given:
-            for k in range(num_devices):  # what one device needs by itself: a lower bound
-                if draft_length[n, k] > 0:
-                    slack = longest - draft_length[n, k] * token_latency_s[n, k]
-                    y = max(y, work_hz_s[n, k] / bandwidth_hz[n] - slack)
-        if 0.0 < y < np.inf:
-            for _ in range(100):
-                demand, slope = 0.0, 0.0
-                for k in range(num_devices):
-                    if draft_length[n, k] > 0:
-                        slack = longest - draft_length[n, k] * token_latency_s[n, k]
-                        inverse = 1.0 / (slack + y)
-                        demand += work_hz_s[n, k] * inverse
-                        slope += work_hz_s[n, k] * inverse * inverse
-                step = demand * (demand / bandwidth_hz[n] - 1.0) / slope
-                if step <= 1e-15 * y:
-                    break
-                y += step
+            y, work, weighted = 0.0, 0.0, 0.0
             for k in range(num_devices):
-                if draft_length[n, k] > 0:
-                    slack = longest - draft_length[n, k] * token_latency_s[n, k]
-                    allocated_hz[n, k] = work_hz_s[n, k] / (slack + y)
-            latency_s[n] = longest + y
-            continue
+                slack[k] = longest - drafting[k]
+            for k in range(num_devices):  # who does not draft has no work, so adds nothing below
+                y = max(y, work_hz_s[n, k] / band - slack[k])
+                work += work_hz_s[n, k]
+                weighted += work_hz_s[n, k] * slack[k]
+            if 0.0 < y < np.inf:
+                y = max(y, work / band - weighted / work)
+                for _ in range(100):
+                    for k in range(num_devices):
+                        inverse = 1.0 / (slack[k] + y)
+                        part[k] = work_hz_s[n, k] * inverse
+                        curve[k] = part[k] * inverse
+                    demand, slope = 0.0, 0.0
+                    for k in range(num_devices):
+                        demand += part[k]
+                        slope += curve[k]
+                    step = demand * (demand / band - 1.0) / slope
+                    if step <= 1e-15 * y:
+                        break
+                    y += step
+                for k in range(num_devices):
+                    allocated_hz[n, k] = work_hz_s[n, k] / (slack[k] + y)
+                latency_s[n] = longest + y
+                continue
         # Shares; equal ones where none are given (or where no split helps: it never ends).
+        total = 0.0
+        if given:
+            for k in range(num_devices):
+                total += share[n, k] if draft_length[n, k] > 0 else 0.0
+        for k in range(num_devices):
+            fraction = share[n, k] / total if total > 0.0 else 1.0 / count
+            allocated_hz[n, k] = band * fraction if draft_length[n, k] > 0 else 0.0
         latest = 0.0
         for k in range(num_devices):
-            if draft_length[n, k] > 0:
-                fraction = share[n, k] / total if given and total > 0.0 else 1.0 / count
-                allocated_hz[n, k] = bandwidth_hz[n] * fraction
-                drafting = draft_length[n, k] * token_latency_s[n, k]
-                latest = max(latest, drafting + work_hz_s[n, k] / allocated_hz[n, k])
+            end_s = drafting[k] + work_hz_s[n, k] / allocated_hz[n, k]
+            latest = max(latest, end_s if draft_length[n, k] > 0 else 0.0)
         latency_s[n] = latest
 
 
@@ -1028,24 +1065,6 @@ def find_invalid(given, max_draft_length, draft, chosen, share, idle):
 
 
 @compiled
-def natural_log(x):
-    """The natural logarithm of a normal number, to a unit in the last place (fdlibm's method).
-
-    x = 2^e (1 + f) with 1 + f between the roots of 1/2 and 2, and ln(1 + f) = 2 artanh(s) with
-    s = f / (2 + f), whose series is fitted. Written out because LLVM vectorises loops over it, but
-    none that calls the C library.
-    """
-    bits = np.float64(x).view(np.int64)
-    exponent = (bits - ROOT_HALF_BITS) >> 52
-    f = np.int64(bits - (exponent << 52)).view(np.float64) - 1.0
-    s = f / (2.0 + f)
-    z = s * s
-    high = 0.1818357216161805 + z * (0.15313837699209373 + z * 0.14798198605116586)
-    low = 0.3999999999940942 + z * (0.2857142874366239 + z * (0.2222219843214978 + z * high))
-    return exponent * LN2 + (f - s * (f - z * (0.6666666666666735 + z * low)))
-
-
-@compiled
 def show_snr(ahead, idle, cell, device, tape, counter, snr_db, scratch):
     """Write the full-band uplink SNRs of the round that is `ahead` of the clock, [N, K] in dB.
 
@@ -1078,7 +1097,7 @@ def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float,
     if `pending`; without `full` then accepted_count, rejection_count, accepted, and rejected
     where it is not there yet.
     """
-    mean_run = device[MEAN_RUN]
+    mean_run, run = device[MEAN_RUN], scratch[0]
     token_latency_s, acceptance_rate = device[TOKEN_LATENCY_S], device[ACCEPTANCE_RATE]
     num_cells, num_devices = mean_run.shape
     show_snr(0, idle, cell, device, tape, counter, obs_float[0], scratch)
@@ -1096,12 +1115,15 @@ def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float,
             r = counter[n, ROUND]
             slot, row = (r // BLOCK) % 2, r % BLOCK
             for k in range(num_devices):
-                length = memory[PENDING_DRAFT, n, k]
-                run = tape[n, slot, row, RUN, k] * mean_run[n, k]
-                obs_int[0, n, k] = length
-                obs_int[1, n, k] = 1 if run < length else 0
-                if not full:
-                    obs_int[4, n, k] = np.int64(run) if run < length else length
+                run[k] = tape[n, slot, row, RUN, k] * mean_run[n, k]
+            for k in range(num_devices):
+                obs_int[0, n, k] = memory[PENDING_DRAFT, n, k]
+            for k in range(num_devices):
+                obs_int[1, n, k] = 1 if run[k] < memory[PENDING_DRAFT, n, k] else 0
+            if not full:
+                for k in range(num_devices):
+                    length = memory[PENDING_DRAFT, n, k]
+                    obs_int[4, n, k] = np.int64(run[k]) if run[k] < length else length
         if not full:
             for k in range(num_devices):
                 obs_int[2 * pending, n, k] = memory[ACCEPTED_COUNT, n, k]
@@ -1193,17 +1215,20 @@ def send_corrections(
 @compiled
 def send_drafts(
     share, cell, device, uplink_snr, work_hz_s, drafted, drafting_s, mode, power_w, band_hz,
-    communication_s,
+    communication_s, scratch,
 ):  # fmt: skip
     """Upload protocol: work, powers, bandwidths and what uploads add to the longest drafting."""
     num_cells, num_devices = drafted.shape
+    uplink_power_w = device[UPLINK_POWER_W]
     for n in range(num_cells):
+        bits = cell[PAYLOAD_BITS, n]
         for k in range(num_devices):
-            sends = drafted[n, k] > 0
-            efficiency = np.log1p(uplink_snr[n, k]) / LN2
-            work_hz_s[n, k] = drafted[n, k] * cell[PAYLOAD_BITS, n] / efficiency if sends else 0.0
-            mode[n, k] = 0 if sends else -1
-            power_w[n, k] = device[UPLINK_POWER_W, n, k] if sends else 0.0
+            efficiency = natural_log1p(uplink_snr[n, k]) / LN2
+            work_hz_s[n, k] = drafted[n, k] * bits / efficiency if drafted[n, k] > 0 else 0.0
+        for k in range(num_devices):
+            mode[n, k] = 0 if drafted[n, k] > 0 else -1
+        for k in range(num_devices):
+            power_w[n, k] = uplink_power_w[n, k] if drafted[n, k] > 0 else 0.0
     upload(
         share.shape[1],
         drafted,
@@ -1213,6 +1238,7 @@ def send_drafts(
         cell[BANDWIDTH_HZ],
         band_hz,
         communication_s,
+        scratch,
     )
     for n in range(num_cells):
         communication_s[n] -= drafting_s[n]
@@ -1343,7 +1369,7 @@ def play(
     if uploads:
         send_drafts(
             share, cell, device, uplink_snr, cost_or_work, drafted, drafting_s, mode, power_w,
-            band_hz, communication_s,
+            band_hz, communication_s, scratch,
         )  # fmt: skip
     else:
         modes = chosen

@@ -84,6 +84,7 @@ def allocate(
         cells(bandwidth_hz),
         allocated,
         latency_s,
+        np.empty((4, shape[-1])),
     )
     latency: Any = latency_s.reshape(shape[:-1])
     return Allocation(allocated.reshape(shape), latency[()])
