@@ -256,6 +256,8 @@ class Core:
         obs_int = np.empty((len(integers), self.num_cells, self.num_devices), np.int64)
         kernels.observe(
             0,
+            self.num_cells,
+            0,
             self._full,
             self._nobody,
             self._cell,
@@ -283,6 +285,8 @@ class Core:
     def observe_into(self, outcome: Outcome, idle: NDArray[np.bool_]) -> None:
         """Write the present observation of all cells but the idle ones into `outcome`."""
         kernels.observe(
+            0,
+            self.num_cells,
             self._pending,
             self._full,
             idle,

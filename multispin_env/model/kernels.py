@@ -77,7 +77,9 @@ def natural_log1p(x):
 
 
 @compiled
-def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, level, scratch):
+def optimal_levels(
+    first, last, rejected, uplink_snr, downlink_cost_w, downlink_power_w, level, scratch
+):
     """The largest full-band SNR that all rejected devices can have at once (Lemmas 1 and 2).
 
     Think of water filling. To reach the level eta, the devices whose uplink is worse, snr < eta,
@@ -99,9 +101,9 @@ def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, leve
         level: [N] output; undefined where nothing was rejected.
         scratch: [4, K] overwritten.
     """
-    num_rounds, num_devices = rejected.shape
+    num_devices = rejected.shape[1]
     all_snr, all_cost, snr, cost = scratch[0], scratch[1], scratch[2], scratch[3]
-    for n in range(num_rounds):
+    for n in range(first, last):
         power = downlink_power_w[n]
         for k in range(num_devices):  # an accepted draft is never worst, and costs nothing
             all_snr[k] = uplink_snr[n, k] if rejected[n, k] else np.inf
@@ -156,6 +158,8 @@ def optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, leve
 
 @compiled
 def correct(
+    first,
+    last,
     rule,
     rejected,
     chosen,
@@ -184,11 +188,13 @@ def correct(
             rejected, inf if a device cannot be reached.
         scratch: [4, K] overwritten.
     """
-    num_rounds, num_devices = rejected.shape
+    num_devices = rejected.shape[1]
     up_snr, down_cost = scratch[0], scratch[1]
     if rule == OPTIMAL:  # the latencies' place holds the levels until each round's turn
-        optimal_levels(rejected, uplink_snr, downlink_cost_w, downlink_power_w, latency_s, scratch)
-    for n in range(num_rounds):
+        optimal_levels(
+            first, last, rejected, uplink_snr, downlink_cost_w, downlink_power_w, latency_s, scratch
+        )
+    for n in range(first, last):
         if rule == GIVEN:
             for k in range(num_devices):
                 mode[n, k] = (1 if chosen[n, k] == 1 else 0) if rejected[n, k] == 1 else -1
@@ -232,8 +238,8 @@ def correct(
 
 @compiled
 def upload(
-    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz, latency_s,
-    scratch,
+    first, last, given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz,
+    latency_s, scratch,
 ):  # fmt: skip
     """Bandwidths and latency of drafting and uploading in N rounds (Lemma 3, A-31, A-32).
 
@@ -258,9 +264,9 @@ def upload(
         latency_s: [N] output (A-26): 0 if nobody drafts, inf if a device that drafts cannot finish.
         scratch: [4, K] overwritten.
     """
-    num_rounds, num_devices = draft_length.shape
+    num_devices = draft_length.shape[1]
     drafting, slack, part, curve = scratch[0], scratch[1], scratch[2], scratch[3]
-    for n in range(num_rounds):
+    for n in range(first, last):
         band = bandwidth_hz[n]
         for k in range(num_devices):
             drafting[k] = draft_length[n, k] * token_latency_s[n, k]
@@ -1004,6 +1010,7 @@ def bound_between(
 # ---- one step of N cells ---------------------------------------------------------------------
 
 BLOCK: Final = 16  # rounds drawn at a time
+CELLS_AT_A_TIME: Final = 64
 
 # Rows of `cell` [..., N]: constants of each cell.
 BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, FADES = range(5)
@@ -1065,7 +1072,7 @@ def find_invalid(given, max_draft_length, draft, chosen, share, idle):
 
 
 @compiled
-def show_snr(ahead, idle, cell, device, tape, counter, snr_db, scratch):
+def show_snr(first, last, ahead, idle, cell, device, tape, counter, snr_db, scratch):
     """Write the full-band uplink SNRs of the round that is `ahead` of the clock, [N, K] in dB.
 
     As :func:`multispin_env.model.channel.snr_db` has them. Idle cells keep what they have.
@@ -1073,8 +1080,8 @@ def show_snr(ahead, idle, cell, device, tape, counter, snr_db, scratch):
     """
     unit_snr, mean_gain = device[UNIT_SNR], device[MEAN_GAIN]
     fading, snr = scratch[0], scratch[1]
-    num_cells, num_devices = snr_db.shape
-    for n in range(num_cells):
+    num_devices = snr_db.shape[1]
+    for n in range(first, last):
         if idle[n]:
             continue
         r = counter[n, ROUND] + ahead
@@ -1089,7 +1096,10 @@ def show_snr(ahead, idle, cell, device, tape, counter, snr_db, scratch):
 
 
 @compiled
-def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, scratch):
+def observe(
+    first, last, pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int,
+    scratch,
+):  # fmt: skip
     """Write the observation of the round that comes next (or is pending), but for idle cells.
 
     Row order, shared with :mod:`multispin_env.spaces`. Floats: snr_db, token_latency_s, then
@@ -1099,11 +1109,11 @@ def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float,
     """
     mean_run, run = device[MEAN_RUN], scratch[0]
     token_latency_s, acceptance_rate = device[TOKEN_LATENCY_S], device[ACCEPTANCE_RATE]
-    num_cells, num_devices = mean_run.shape
-    show_snr(0, idle, cell, device, tape, counter, obs_float[0], scratch)
+    num_devices = mean_run.shape[1]
+    show_snr(first, last, 0, idle, cell, device, tape, counter, obs_float[0], scratch)
     if pending:
-        show_snr(1, idle, cell, device, tape, counter, obs_float[2], scratch)
-    for n in range(num_cells):
+        show_snr(first, last, 1, idle, cell, device, tape, counter, obs_float[2], scratch)
+    for n in range(first, last):
         if idle[n]:
             continue
         for k in range(num_devices):
@@ -1135,8 +1145,8 @@ def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float,
 
 @compiled
 def verify(
-    idle, cell, device, tape, counter, draft, gain, uplink_snr, drafted, accepted, rejected,
-    drafting_s, scratch,
+    first, last, idle, cell, device, tape, counter, draft, gain, uplink_snr, drafted, accepted,
+    rejected, drafting_s, scratch,
 ):  # fmt: skip
     """Draft and verify the current round of every cell that is not idle.
 
@@ -1151,9 +1161,9 @@ def verify(
     """
     mean_gain, unit_snr, mean_run = device[MEAN_GAIN], device[UNIT_SNR], device[MEAN_RUN]
     token_latency_s = device[TOKEN_LATENCY_S]
-    num_cells, num_devices = draft.shape
+    num_devices = draft.shape[1]
     fading, run = scratch[0], scratch[1]
-    for n in range(num_cells):
+    for n in range(first, last):
         r = counter[n, ROUND]
         slot, row = (r // BLOCK) % 2, r % BLOCK
         fades = cell[FADES, n] > 0.0
@@ -1180,14 +1190,23 @@ def verify(
 
 
 @compiled
+def read_coins(first, last, coins, counter, modes):
+    """Write the modes that the coins of the current round say."""
+    for n in range(first, last):
+        r = counter[n, ROUND]
+        for k in range(modes.shape[1]):
+            modes[n, k] = coins[n, (r // BLOCK) % 2, r % BLOCK, k]
+
+
+@compiled
 def send_corrections(
-    rule, chosen, cell, device, gain, uplink_snr, cost_w, rejected, mode, power_w, band_hz,
-    communication_s, scratch,
+    first, last, rule, chosen, cell, device, gain, uplink_snr, cost_w, rejected, mode, power_w,
+    band_hz, communication_s, scratch,
 ):  # fmt: skip
     """Correction protocol: costs, modes, powers, bandwidths and latency of every cell."""
-    num_cells, num_devices = rejected.shape
+    num_devices = rejected.shape[1]
     noise_w = device[NOISE_DEVICE_W]
-    for n in range(num_cells):
+    for n in range(first, last):
         count = 0
         for k in range(num_devices):
             cost_w[n, k] = noise_w[n, k] / gain[n, k]
@@ -1196,6 +1215,8 @@ def send_corrections(
         for k in range(num_devices):
             band_hz[n, k] = each_hz * rejected[n, k]
     correct(
+        first,
+        last,
         rule,
         rejected,
         chosen,
@@ -1214,13 +1235,13 @@ def send_corrections(
 
 @compiled
 def send_drafts(
-    share, cell, device, uplink_snr, work_hz_s, drafted, drafting_s, mode, power_w, band_hz,
-    communication_s, scratch,
+    first, last, share, cell, device, uplink_snr, work_hz_s, drafted, drafting_s, mode, power_w,
+    band_hz, communication_s, scratch,
 ):  # fmt: skip
     """Upload protocol: work, powers, bandwidths and what uploads add to the longest drafting."""
-    num_cells, num_devices = drafted.shape
+    num_devices = drafted.shape[1]
     uplink_power_w = device[UPLINK_POWER_W]
-    for n in range(num_cells):
+    for n in range(first, last):
         bits = cell[PAYLOAD_BITS, n]
         for k in range(num_devices):
             efficiency = natural_log1p(uplink_snr[n, k]) / LN2
@@ -1230,6 +1251,8 @@ def send_drafts(
         for k in range(num_devices):
             power_w[n, k] = uplink_power_w[n, k] if drafted[n, k] > 0 else 0.0
     upload(
+        first,
+        last,
         share.shape[1],
         drafted,
         share,
@@ -1240,19 +1263,21 @@ def send_drafts(
         communication_s,
         scratch,
     )
-    for n in range(num_cells):
+    for n in range(first, last):
         communication_s[n] -= drafting_s[n]
 
 
 @compiled
-def account(full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int):
+def account(
+    first, last, full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int
+):
     """Charge the round, deliver its tokens, and move the clock of every cell that is not idle.
 
     A round that ends after the horizon delivers nothing and is charged up to it. Drafting and
     communication stand in `cell_float` already; all else there and in `cell_int` is written.
     """
-    num_cells, num_devices = accepted.shape
-    for n in range(num_cells):
+    num_devices = accepted.shape[1]
+    for n in range(first, last):
         if idle[n]:
             cell_float[:, n] = 0.0
             cell_int[:, n] = 0
@@ -1362,42 +1387,44 @@ def play(
     scratch = workspace[3]
 
     lengths = memory[PENDING_DRAFT] if pending else draft
-    verify(
-        idle, cell, device, tape, counter, lengths, gain, uplink_snr, drafted, accepted, rejected,
-        drafting_s, scratch,
-    )  # fmt: skip
-    if uploads:
-        send_drafts(
-            share, cell, device, uplink_snr, cost_or_work, drafted, drafting_s, mode, power_w,
-            band_hz, communication_s, scratch,
-        )  # fmt: skip
-    else:
-        modes = chosen
-        if tossed:
-            modes = np.empty_like(chosen)
-            for n in range(num_cells):
-                r = counter[n, ROUND]
-                for k in range(num_devices):
-                    modes[n, k] = coins[n, (r // BLOCK) % 2, r % BLOCK, k]
-        send_corrections(
-            rule, modes, cell, device, gain, uplink_snr, cost_or_work, rejected, mode, power_w,
-            band_hz, communication_s, scratch,
-        )  # fmt: skip
-    account(full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int)
-
+    modes = np.empty_like(chosen) if tossed else chosen
     due = 0
-    for n in range(num_cells):
-        if idle[n]:
-            for k in range(num_devices):
-                mode[n, k] = 0  # zeros all over, as where an info is masked out
-            continue
-        due += needs_block(pending, counter[n, ROUND], counter[n, BLOCKS])
-        if pending:
-            for k in range(num_devices):
-                memory[PENDING_DRAFT, n, k] = draft[n, k]
-    observe(
-        pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, scratch
-    )  # fmt: skip
+    # Some cells at a time, so that what one phase writes is still cached when the next reads it.
+    for first in range(0, num_cells, CELLS_AT_A_TIME):
+        last = min(first + CELLS_AT_A_TIME, num_cells)
+        verify(
+            first, last, idle, cell, device, tape, counter, lengths, gain, uplink_snr, drafted,
+            accepted, rejected, drafting_s, scratch,
+        )  # fmt: skip
+        if uploads:
+            send_drafts(
+                first, last, share, cell, device, uplink_snr, cost_or_work, drafted, drafting_s,
+                mode, power_w, band_hz, communication_s, scratch,
+            )  # fmt: skip
+        else:
+            if tossed:
+                read_coins(first, last, coins, counter, modes)
+            send_corrections(
+                first, last, rule, modes, cell, device, gain, uplink_snr, cost_or_work, rejected,
+                mode, power_w, band_hz, communication_s, scratch,
+            )  # fmt: skip
+        account(
+            first, last, full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float,
+            cell_int,
+        )  # fmt: skip
+        for n in range(first, last):
+            if idle[n]:
+                for k in range(num_devices):
+                    mode[n, k] = 0  # zeros all over, as where an info is masked out
+                continue
+            due += needs_block(pending, counter[n, ROUND], counter[n, BLOCKS])
+            if pending:
+                for k in range(num_devices):
+                    memory[PENDING_DRAFT, n, k] = draft[n, k]
+        observe(
+            first, last, pending, full, idle, cell, device, tape, counter, memory, obs_float,
+            obs_int, scratch,
+        )  # fmt: skip
     return due
 
 
