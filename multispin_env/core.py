@@ -135,6 +135,7 @@ class Core:
         self._nobody = np.zeros(n, np.bool_)
         self._unused_int = np.zeros((n, k), np.int64)
         self._no_share = np.zeros((n, 0))
+        self._no_integers = np.zeros((0, n, k), np.int64)
 
     # ---- starting episodes -----------------------------------------------------------------
 
@@ -380,13 +381,14 @@ class Core:
     def _new_outcome(self) -> Outcome:
         n = self.num_cells
         obs_float, obs_int, device_float, device_int = self._shapes
-        cells = self._cell_blocks or (np.empty((6, n)), np.empty((6, n), _INT64))
+        cell_float, cell_int = self._cell_blocks or (np.empty((6, n)), np.empty((6, n), _INT64))
         return (
             np.empty(obs_float, _FLOAT32),
-            np.empty(obs_int, _INT64),
+            np.empty(obs_int, _INT64) if self.integer_keys else self._no_integers,
             np.empty(device_float),
             np.empty(device_int, _INT64),
-            *cells,
+            cell_float,
+            cell_int,
         )
 
     def check(self, decision: Decision, idle: NDArray[np.bool_]) -> None:

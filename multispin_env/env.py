@@ -162,8 +162,11 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             regret=regret,
         )
         self.correction = correction
-        self._float_rows = [(key, (row, 0)) for row, key in enumerate(self._core.float_keys)]
-        self._integer_rows = [(key, (row, 0)) for row, key in enumerate(self._core.integer_keys)]
+        self._rows = [
+            (key, block, (row, 0))
+            for block, keys in enumerate((self._core.float_keys, self._core.integer_keys))
+            for row, key in enumerate(keys)
+        ]
         self._running = False
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
         self.action_space = action_space(self.control, *shape)
@@ -289,11 +292,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         self._core.fork(0, episode_seed(np.random.default_rng(int(seed))))
 
     def _observation(self, outcome: Outcome) -> Observation:
-        floats, integers = outcome[:2]
-        observation: Observation = {key: floats[row] for key, row in self._float_rows}
-        for key, row in self._integer_rows:
-            observation[key] = integers[row]
-        return observation
+        return {key: outcome[block][row] for key, block, row in self._rows}
 
 
 def _info(outcome: Outcome) -> tuple[dict[str, Any], bool]:
