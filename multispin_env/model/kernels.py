@@ -901,8 +901,8 @@ def upload_goodput(lengths, alpha, token_s, work, band, verification_s):
             tokens += term
             term *= alpha[k]
     upload(
-        0, lengths, total_work, token_s.reshape(1, num_devices), total_work, np.full(1, band),
-        allocated, latency_s,
+        0, 1, 0, lengths, total_work, token_s.reshape(1, num_devices), total_work,
+        np.full(1, band), allocated, latency_s, np.empty((4, num_devices)),
     )  # fmt: skip
     return tokens / (latency_s[0] + verification_s)
 
