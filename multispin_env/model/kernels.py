@@ -68,7 +68,8 @@ def natural_log(x):
 
 @compiled
 def natural_log1p(x):
-    """ln(1 + x) of x >= 0 below 1e300, to a few units in the last place."""
+    """ln(1 + x) of x >= 0, to two units in the last place; beyond 1e300 as at 1e300."""
+    x = min(x, 1e300)
     u = 1.0 + x
     return natural_log(u) - ((u - 1.0) - x) / u  # what rounding u has lost, to first order
 
