@@ -33,8 +33,8 @@ class Options:
     """Train an agent."""
 
     preset: Annotated[str, tyro.conf.Positional]
-    """A shipped preset (draft, modes, uploads, scratch, finetuned, ppo, ppo-plain, ppo-uploads, a2c,
-    sac) or a TOML file."""
+    """A shipped preset (draft, modes, uploads, scratch, finetuned, ppo, ppo-plain, ppo-uploads,
+    a2c, sac) or a TOML file."""
     seed: int = 0
     """Of everything."""
     task: tuple[str, ...] = ()
