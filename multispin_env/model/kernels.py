@@ -3,10 +3,11 @@
 They are called by the batched functions of :mod:`~multispin_env.model.correction` and
 :mod:`~multispin_env.model.upload`, and by :mod:`multispin_env.core`, which steps N cells at once
 with :func:`play`. Every function works on N rounds: arrays are [N, K] or [N], outputs are
-arguments that are written in place. Loops stand in the functions themselves rather than in
-helpers for one round, because a call with many arrays costs numba more than the physics. Many
-short loops over few arrays are faster than one over many, and selections faster than branches:
-LLVM vectorises them.
+arguments that are written in place; those that are called for some rounds at a time take the
+`first` of them and the `last` (exclusive), and `scratch` is memory for one round. Loops stand in
+the functions themselves rather than in helpers for one round, because a call with many arrays
+costs numba more than the physics. Many short loops over few arrays are faster than one over many,
+and selections faster than branches: LLVM vectorises them.
 
 All compiled code stands in this one file, because numba's cache only notices changes of the file
 it compiles.
@@ -1369,6 +1370,7 @@ def play(
         share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
         idle: [N] true for cells that sit out.
         obs_float, ..., cell_int: outputs, see the row names above.
+        workspace: [4, max(N, 4), K] overwritten.
 
     Returns:
         How many cells need their next block of the tape before the next step (:func:`find_due`
