@@ -1,6 +1,6 @@
 """Reproduce the figures and tables of both papers, and ours.
 
-    python scripts/figures.py                       # all of them: under 20 minutes on two cores
+    python scripts/figures.py                       # all of them: about 6 minutes on two cores
     python scripts/figures.py paper-a-fig7 regret   # some
     python scripts/figures.py --quick               # a smoke run, about a minute
     python scripts/figures.py --docs                # also refreshes docs/reproduction.md
