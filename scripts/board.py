@@ -153,7 +153,7 @@ def main() -> None:
             carry_out(command, options.show)
     board = options.board / SUITE
     carry_out(Command(("leaderboard.py", "build", str(board)), Path("-")), options.show)
-    entries = [options.board / SUITE / name / "entry.toml" for name in SPECS]
+    entries = [board / name / "entry.toml" for name in SPECS]
     ours = options.board.resolve() == (ROOT / "leaderboard").resolve()
     if ours and not options.show and all(path.is_file() for path in entries):
         for page, made in pages(board).items():

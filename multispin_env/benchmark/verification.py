@@ -38,6 +38,17 @@ FRESH_LEVEL: Final = 1e-6
 TIME_SLACK: Final = 3.0
 PIPE_MS: Final = 1.0
 
+#: What reading a hostile file of results may raise.
+UNREADABLE: Final = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    zipfile.BadZipFile,
+)
+
 VERIFIED, REPLAYED, REJECTED = "verified", "replayed", "rejected"
 
 
@@ -184,9 +195,7 @@ def _check_runs(folder: Path, entry: Entry) -> dict[str, Results]:
         try:
             stated = load_run(folder, entry, run)
             stated.check_complete()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
-            raise RejectionError(f"{run}: {error}") from error
-        except zipfile.BadZipFile as error:
+        except UNREADABLE as error:
             raise RejectionError(f"{run}: {error}") from error
         digest = hashlib.sha256()
         for name in sorted(stated.actions):
@@ -220,19 +229,17 @@ class _Playback:
 
 
 def replay(entry: Entry, run: str, stated: Results) -> None:
-    """Play a run's stored actions and compare every number.
+    """Play a run's stored actions and compare every number; the results are checked to be whole.
 
     Raises:
-        RejectionError: a number does not follow from the actions, or an episode is missing.
+        RejectionError: a number does not follow from the actions.
     """
     rows = iter(stated.rows)
     for task in entry.chosen_tasks():
         env = task.make(entry.track)
         stored = stated.episode_actions(task.name)
         seeds = task.seeds(entry.split, None, entry.value)
-        if len(stored) != len(seeds):
-            raise RejectionError(f"{run}/actions.npz has {len(stored)} episodes of {task.name}")
-        for number, (seed, actions) in enumerate(zip(seeds, stored)):
+        for number, (seed, actions) in enumerate(zip(seeds, stored, strict=True)):
             where = f"{run}, {task.name}, episode {number}"
             try:
                 episode = play_episode(env, _Playback(actions), task, seed)
