@@ -41,11 +41,6 @@ DEVICE_INT_KEYS: Final = ("drafted", "accepted", "rejected", "mode")
 DEVICE_FLOAT_KEYS: Final = ("power_w", "bandwidth_hz")
 
 
-#: What is decided for one step: lengths and modes, int64 [N, K], and shares, float64 [N, K] (or
-#: [N, 0] where the agent does not split the band).
-Decision = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
-
-
 #: What one step gave, as blocks whose rows are named by the key tuples above: observations as
 #: float32 and int64 [keys, N, K], devices as float64 [2, N, K] and int64 [4, N, K], cells as
 #: float64 [6, N] and int64 [6, N], the last row flagging truncation. Blocks with devices are
@@ -60,6 +55,7 @@ Outcome = tuple[
     NDArray[np.int64],
 ]
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
+_SPLIT_KEYS: Final = frozenset(("draft_length", "bandwidth"))
 
 
 class Core:
@@ -103,16 +99,26 @@ class Core:
         self.float_keys = float_keys(control, observe_acceptance)
         self.integer_keys = integer_keys(control, observe_acceptance)
 
+        n, k = self.num_cells, self.num_devices
         self._pending = int(control.pending)
         self._full = int(observe_acceptance)
         self._tossed = correction == "random"
-        self._rule = kernels.GIVEN if control.mode else RULES[correction]
-        self._uploads = first.protocol == "upload"
+        rule = kernels.GIVEN if control.mode or self._tossed else RULES[correction]
+        uploads = int(first.protocol == "upload")
+        longest = self.max_draft_length
+        self._kind = np.array([uploads, rule, self._pending, self._full, longest])
 
-        n, k = self.num_cells, self.num_devices
+        # The decision, which `decide` writes and the kernel reads.
+        self._draft = np.zeros((n, k), np.int64)
+        self._chosen = np.zeros((n, k), np.int64)
+        self._share = np.zeros((n, k if control.bandwidth else 0))
+        if fixed_draft is not None:
+            self._draft[...] = fixed_draft
+        # Constants and state.
         self._seeds: list[tape.EpisodeSeed] = [()] * n  # () before the first episode
         self._forks: list[tuple[tape.Fork, ...]] = [()] * n
         self._streams: list[np.random.Generator] = [np.random.default_rng(0)] * n
+        self._blocks = [0] * n  # how many blocks of the tape are drawn
         self._coin_streams = list(self._streams)
         self._cell = np.array([_cell_constants(s) for s in scenarios]).T.copy()
         self._device = np.stack([_device_constants(s) for s in scenarios], axis=1)
@@ -123,8 +129,20 @@ class Core:
         self._tape = np.zeros((n, 2, kernels.BLOCK, 2, k))
         self._coins = np.zeros((n if self._tossed else 0, 2, kernels.BLOCK, k), np.int64)
         self._time_s = np.zeros(n)
-        self._counter = np.zeros((n, 3), np.int64)
+        self._counter = np.zeros((n, 2), np.int64)
         self._memory = np.zeros((5, n, k), np.int64)
+        self._inputs = (
+            self._kind,
+            self._cell,
+            self._device,
+            self._tape,
+            self._time_s,
+            self._counter,
+            self._memory,
+            self._draft,
+            self._chosen,
+            self._share,
+        )
         self._workspace = np.empty((4, max(n, 4), k))
         rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
         self._shapes = [(row, n, k) for row in rows]
@@ -133,8 +151,6 @@ class Core:
         self._one_each, self._two_each = (*front, k), (*front, 2 * k)
         self._due = np.zeros(n, np.int64)
         self._nobody = np.zeros(n, np.bool_)
-        self._unused_int = np.zeros((n, k), np.int64)
-        self._no_share = np.zeros((n, 0))
         self._no_integers = np.zeros((0, n, k), np.int64)
 
     # ---- starting episodes -----------------------------------------------------------------
@@ -147,6 +163,7 @@ class Core:
             base = tape.stream(seed, tape.BASE_STREAM)
             uniform[i] = tape.draw_uniform(base, self.num_devices)
             self._seeds[n], self._streams[n], self._forks[n] = seed, base, ()
+            self._blocks[n] = 0
             if self._tossed:
                 self._coin_streams[n] = tape.stream(seed, tape.COIN_STREAM)
         self._place_devices(cells, uniform)
@@ -176,13 +193,12 @@ class Core:
 
     def _draw_blocks(self, cells: Sequence[int]) -> None:
         """Draw the next block of the tape of each listed cell."""
-        index = _index(cells)
-        slots = (self._counter[index, kernels.BLOCKS] % 2).tolist()
-        for n, slot in zip(cells, slots):
+        for n in cells:
+            slot = self._blocks[n] % 2
             tape.draw_block(self._streams[n], self._tape[n, slot])
             if self._tossed:
                 self._coins[n, slot] = tape.draw_coins(self._coin_streams[n], self.num_devices)
-        self._counter[index, kernels.BLOCKS] += 1
+            self._blocks[n] += 1
 
     def started(self, cell: int) -> bool:
         """Whether a cell has ever been reset."""
@@ -190,15 +206,12 @@ class Core:
 
     def tape_of(self, cell: int) -> tape.Tape:
         """The tape of a cell's running episode."""
-        num_rounds = int(self._counter[cell, kernels.BLOCKS]) * kernels.BLOCK
+        num_rounds = self._blocks[cell] * kernels.BLOCK
         return tape.Tape(self.scenarios[cell], self._seeds[cell], num_rounds, self._forks[cell])
 
     def fork(self, cell: int, seed: tape.EpisodeSeed) -> None:
         """Replace what the cell's observation does not tell of the tape by that of another seed."""
-        r, blocks = (
-            int(self._counter[cell, kernels.ROUND]),
-            int(self._counter[cell, kernels.BLOCKS]),
-        )
+        r, blocks = int(self._counter[cell, kernels.ROUND]), self._blocks[cell]
         # Shown are the gains of this round (and the next, where a round is pending), and the
         # outcome of a pending round.
         fork = tape.Fork(r + 1 + self._pending, r + self._pending, seed)
@@ -223,30 +236,29 @@ class Core:
 
     # ---- playing ---------------------------------------------------------------------------
 
-    def decide(self, action: Any) -> Decision:
-        """An action as a decision, its shape and types checked (its values are by the kernel).
+    def decide(self, action: Any) -> None:
+        """Make an action the decision that :meth:`play` plays, and checks the values of.
 
         Raises:
-            ValueError: wrong keys, shape or dtype.
+            ValueError: wrong keys, shape or dtype; the decision stays what it was.
         """
-        n, k = self.num_cells, self.num_devices
-        if self.control.bandwidth:
-            if not isinstance(action, dict) or set(action) != {"draft_length", "bandwidth"}:
+        control, k = self.control, self.num_devices
+        if control.bandwidth:
+            if not isinstance(action, dict) or action.keys() != _SPLIT_KEYS:
                 got = sorted(action) if isinstance(action, dict) else type(action).__name__
                 raise ValueError(f"action = {got}: must be a dict of draft_length and bandwidth")
             draft = _integers("action['draft_length']", action["draft_length"], self._one_each)
             share = _floats("action['bandwidth']", action["bandwidth"], self._one_each)
-            return draft.reshape(n, k), self._unused_int, share.reshape(n, k)
-        if self.control.draft and self.control.mode:
-            both = _integers("action", action, self._two_each).reshape(n, 2 * k)
-            return both[:, :k].copy(), both[:, k:].copy(), self._no_share
-        if self.control.mode:
-            chosen = _integers("action", _whole(action), self._one_each)
-            # A draft policy decides after the round, when it has seen its outcome.
-            draft = self._unused_int if self.fixed_draft is None else self.fixed_draft
-            return draft, chosen.reshape(n, k), self._no_share
-        draft = _integers("action", action, self._one_each)
-        return draft.reshape(n, k), self._unused_int, self._no_share
+            self._draft[...] = draft
+            self._share[...] = share
+        elif control.draft and control.mode:
+            both = _integers("action", action, self._two_each)
+            self._draft[...] = both[..., :k]
+            self._chosen[...] = both[..., k:]
+        elif control.mode:
+            self._chosen[...] = _integers("action", _whole(action), self._one_each)
+        else:
+            self._draft[...] = _integers("action", action, self._one_each)
 
     def _ask_policy(self) -> NDArray[np.int64]:
         """Lengths [N, K] that the draft policy gives to the round which is to be drafted."""
@@ -274,7 +286,9 @@ class Core:
         observation.update(zip(integers, obs_int))
         shape = (self.num_cells, self.num_devices)
         lengths = _integers("draft_policy's answer", self.draft_policy(observation), shape)
-        self.check((lengths, self._unused_int, self._no_share), self._nobody)
+        wrong = np.argwhere((lengths < 0) | (lengths > self.max_draft_length))
+        if wrong.size:
+            raise self._out_of_range("draft_policy", "draft length", lengths, *wrong[0])
         return lengths
 
     def observe(self) -> Outcome:
@@ -300,33 +314,17 @@ class Core:
             self._workspace[0],
         )
 
-    def play(self, decision: Decision, idle: NDArray[np.bool_] | None = None) -> Outcome:
-        """Play one round in every cell that is not idle.
+    def play(self, idle: NDArray[np.bool_] | None = None) -> Outcome:
+        """Play one round, as decided, in every cell that is not idle.
 
         Raises:
             ValueError: a value of the decision is out of range; nothing has changed then.
         """
         idle = self._nobody if idle is None else idle
+        if self._tossed:
+            self._chosen[...] = self._coins_now()
         outcome = self._new_outcome()
-        due = kernels.play(
-            self._uploads,
-            self._rule,
-            self._tossed,
-            self._pending,
-            self._full,
-            self.max_draft_length,
-            self._cell,
-            self._device,
-            self._tape,
-            self._coins,
-            self._time_s,
-            self._counter,
-            self._memory,
-            *decision,
-            idle,
-            *outcome,
-            self._workspace,
-        )
+        due = kernels.play(*self._inputs, idle, *outcome, self._workspace)
         if due >= 0 and self.draft_policy is not None:
             playing = ~idle
             self._memory[kernels.PENDING_DRAFT, playing] = self._ask_policy()[playing]
@@ -335,8 +333,14 @@ class Core:
             kernels.find_due(self._pending, self._counter, idle, self._due)
             self._draw_blocks(self._due[:due].tolist())
         elif due < 0:
-            raise self._invalid(decision, -1 - due)
+            raise self._invalid(-1 - due)
         return outcome
+
+    def _coins_now(self) -> NDArray[np.int64]:
+        """The modes that the coins of the current round say, [N, K]."""
+        rounds = self._counter[:, kernels.ROUND]
+        slots, rows = rounds // kernels.BLOCK % 2, rounds % kernels.BLOCK
+        return self._coins[np.arange(self.num_cells), slots, rows]
 
     def episode_goodput(self, cells: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Tokens delivered over seconds, so far in the masked cells' episodes, 0 elsewhere, [N]."""
@@ -391,25 +395,34 @@ class Core:
             cell_int,
         )
 
-    def check(self, decision: Decision, idle: NDArray[np.bool_]) -> None:
-        """Raise ValueError unless every value that cells will use is in its range."""
-        given = self.control.mode
-        bad = kernels.find_invalid(given, self.max_draft_length, *decision, idle)
+    def check(self, idle: NDArray[np.bool_]) -> None:
+        """Raise ValueError unless every value of the decision that cells will use is in range."""
+        bad = kernels.find_invalid(self._kind, self._draft, self._chosen, self._share, idle)
         if bad >= 0:
-            raise self._invalid(decision, bad)
+            raise self._invalid(bad)
 
-    def _invalid(self, decision: Decision, index: int) -> ValueError:
+    def _invalid(self, index: int) -> ValueError:
         """The error that names the entry which :func:`kernels.find_invalid` found."""
         n, column = divmod(index, 3 * self.num_devices)
         part, k = divmod(column, self.num_devices)
-        array, what, allowed = (
-            (decision[0], "draft length", f"an integer in [0, {self.max_draft_length}]"),
-            (decision[1], "mode", "0 (uplink) or 1 (downlink)"),
-            (decision[2], "bandwidth share", "a number in [0, 1]"),
+        name, array = (
+            ("draft length", self._draft),
+            ("mode", self._chosen),
+            ("bandwidth share", self._share),
         )[part]
+        return self._out_of_range("action", name, array, n, k)
+
+    def _out_of_range(
+        self, source: str, name: str, array: NDArray[Any], n: int, k: int
+    ) -> ValueError:
+        """The error that names entry [n, k] of a decision."""
+        allowed = {
+            "draft length": f"an integer in [0, {self.max_draft_length}]",
+            "mode": "0 (uplink) or 1 (downlink)",
+            "bandwidth share": "a number in [0, 1]",
+        }[name]
         where = f"environment {n}, device {k}" if self.num_cells > 1 else f"device {k}"
-        source = "draft_policy" if part == 0 and not self.control.draft else "action"
-        return ValueError(f"{source}: {what} {array[n, k]} of {where}: must be {allowed}")
+        return ValueError(f"{source}: {name} {array[n, k]} of {where}: must be {allowed}")
 
 
 def _index(cells: Sequence[int]) -> Any:
@@ -443,28 +456,27 @@ def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
     return rows
 
 
-def _integers(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """`value` as contiguous int64; raises unless it holds integers in the given shape."""
-    return _numbers(name, value, shape, "iub", "an integer", _INT64)
-
-
-def _floats(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """`value` as contiguous float64; raises unless it holds numbers in the given shape."""
-    return _numbers(name, value, shape, "iuf", "a numeric", np.dtype(np.float64))
-
-
-def _numbers(
-    name: str, value: Any, shape: tuple[int, ...], kinds: str, kind: str, dtype: np.dtype[Any]
-) -> NDArray[Any]:
+def _integers(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """`value` as an array; raises unless it holds integers in the given shape."""
     array = np.asarray(value)
-    if array.shape != shape or array.dtype.kind not in kinds:
-        raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}: "
-            f"must have shape {shape} and {kind} dtype"
-        )
-    array = np.ascontiguousarray(array, dtype=dtype)
-    # A copy of what is read-only: numba would compile everything anew for such an array.
-    return array if array.flags.writeable else array.copy()
+    if array.shape != shape or array.dtype.kind not in "iub":
+        raise _misshapen(name, array, shape, "an integer")
+    return array
+
+
+def _floats(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """`value` as an array; raises unless it holds numbers in the given shape."""
+    array = np.asarray(value)
+    if array.shape != shape or array.dtype.kind not in "iuf":
+        raise _misshapen(name, array, shape, "a numeric")
+    return array
+
+
+def _misshapen(name: str, array: NDArray[Any], shape: tuple[int, ...], kind: str) -> ValueError:
+    return ValueError(
+        f"{name} has shape {array.shape} and dtype {array.dtype}: "
+        f"must have shape {shape} and {kind} dtype"
+    )
 
 
 def _whole(action: Any) -> Any:

@@ -204,7 +204,8 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         if not self._running:
             raise ResetNeeded("step() needs an episode that runs: call reset() first")
         core = self._core
-        outcome = core.play(core.decide(action))
+        core.decide(action)
+        outcome = core.play()
         info, truncated = _info(outcome)
         if truncated:
             self._running = False

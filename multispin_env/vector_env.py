@@ -166,12 +166,12 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         idle = self._over.copy() if mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
         self._check_running(mode)
         core = self._core
-        decision = core.decide(actions)
+        core.decide(actions)
         restarted = np.flatnonzero(idle)
         if restarted.size:
-            core.check(decision, idle)
+            core.check(idle)
             self._start(restarted)
-        outcome = core.play(decision, idle)
+        outcome = core.play(idle)
         truncated = outcome[-1][-1].astype(np.bool_)
         self._over = truncated.copy()
         infos, reward = self._infos(outcome, idle, truncated)

@@ -37,19 +37,32 @@ ROOT_HALF_BITS: Final = int(np.sqrt(0.5).view(np.int64))
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def compiled(function: _Function) -> _Function:
+def _compile(function: _Function, **options: Any) -> _Function:
     """Compile with numba, cached on disk; division by zero gives inf, as in numpy."""
     try:
-        result = numba.njit(cache=True, error_model="numpy")(function)
+        result = numba.njit(cache=True, error_model="numpy", **options)(function)
     except (RuntimeError, OSError):  # no folder to write the cache to
-        result = numba.njit(error_model="numpy")(function)
+        result = numba.njit(error_model="numpy", **options)(function)
     return cast("_Function", result)
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a function."""
+    return _compile(function)
+
+
+def lean(function: _Function) -> _Function:
+    """Compile a function that allocates nothing, without numba's reference counts.
+
+    Counting the references of arguments and of views takes longer than the physics of one cell.
+    """
+    return _compile(function, _nrt=False)
 
 
 # ---- logarithms -------------------------------------------------------------------------------
 
 
-@compiled
+@lean
 def natural_log(x):
     """The natural logarithm of a normal number, to a unit in the last place (fdlibm's method).
 
@@ -67,7 +80,7 @@ def natural_log(x):
     return exponent * LN2 + (f - s * (f - z * (0.6666666666666735 + z * low)))
 
 
-@compiled
+@lean
 def natural_log1p(x):
     """ln(1 + x) of x >= 0, to two units in the last place; beyond 1e300 as at 1e300."""
     x = min(x, 1e300)
@@ -78,7 +91,7 @@ def natural_log1p(x):
 # ---- correction protocol (paper B) -----------------------------------------------------------
 
 
-@compiled
+@lean
 def optimal_levels(
     first, last, rejected, uplink_snr, downlink_cost_w, downlink_power_w, level, scratch
 ):
@@ -158,7 +171,7 @@ def optimal_levels(
         level[n] = max(best, power / spent) * (1.0 - 1e-12)
 
 
-@compiled
+@lean
 def correct(
     first,
     last,
@@ -238,7 +251,7 @@ def correct(
 # ---- upload protocol (paper A) ---------------------------------------------------------------
 
 
-@compiled
+@lean
 def upload(
     first, last, given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz,
     latency_s, scratch,
@@ -1014,6 +1027,9 @@ def bound_between(
 BLOCK: Final = 16  # rounds drawn at a time
 CELLS_AT_A_TIME: Final = 64
 
+# Entries of `kind`: whether drafts are uploaded, the correction rule, whether the round that is
+# closed was drafted a step earlier, whether acceptance rates are observed, and the longest draft.
+UPLOADS, RULE, PENDING, FULL, MAX_DRAFT_LENGTH = range(5)
 # Rows of `cell` [..., N]: constants of each cell.
 BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, FADES = range(5)
 HORIZON_S, MAX_ROUNDS, LONGEST_ROUND_S = range(5, 8)
@@ -1031,7 +1047,7 @@ HORIZON_S, MAX_ROUNDS, LONGEST_ROUND_S = range(5, 8)
 # Rows of a round of `tape` [N, 2, BLOCK, ..., K]: the variates behind fading and run lengths.
 FADING, RUN = range(2)
 # Columns of `counter` [N, ...].
-ROUND, EPISODE_TOKENS, BLOCKS = range(3)
+ROUND, EPISODE_TOKENS = range(2)
 # Rows of `memory` [..., N, K]: the drafts waiting to be corrected, and the acceptance feedback.
 PENDING_DRAFT, ACCEPTED_COUNT, REJECTION_COUNT, LAST_ACCEPTED, LAST_REJECTED = range(5)
 # Rows of the outputs: per cell [..., N] and per device [..., N, K].
@@ -1041,13 +1057,14 @@ DRAFTED, ACCEPTED, REJECTED, MODE = range(4)
 POWER_W, ALLOCATED_HZ = range(2)
 
 
-@compiled
-def find_invalid(given, max_draft_length, draft, chosen, share, idle):
+@lean
+def find_invalid(kind, draft, chosen, share, idle):
     """Index of the first bad entry of a decision, -1 if it is sound.
 
     The index counts through [draft, chosen, share] of cell 0, then of cell 1, ...
     """
     num_cells, num_devices = draft.shape
+    given, max_draft_length = kind[RULE] == GIVEN, kind[MAX_DRAFT_LENGTH]
     for n in range(num_cells):
         if idle[n]:
             continue
@@ -1073,7 +1090,7 @@ def find_invalid(given, max_draft_length, draft, chosen, share, idle):
     return -1
 
 
-@compiled
+@lean
 def show_snr(first, last, ahead, idle, cell, device, tape, counter, snr_db, scratch):
     """Write the full-band uplink SNRs of the round that is `ahead` of the clock, [N, K] in dB.
 
@@ -1097,7 +1114,7 @@ def show_snr(first, last, ahead, idle, cell, device, tape, counter, snr_db, scra
             snr_db[n, k] = DB_PER_NEPER * natural_log(snr[k])
 
 
-@compiled
+@lean
 def observe(
     first, last, pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int,
     scratch,
@@ -1145,7 +1162,7 @@ def observe(
                     obs_int[3, n, k] = memory[LAST_REJECTED, n, k]
 
 
-@compiled
+@lean
 def verify(
     first, last, idle, cell, device, tape, counter, draft, gain, uplink_snr, drafted, accepted,
     rejected, drafting_s, scratch,
@@ -1191,16 +1208,7 @@ def verify(
         drafting_s[n] = longest
 
 
-@compiled
-def read_coins(first, last, coins, counter, modes):
-    """Write the modes that the coins of the current round say."""
-    for n in range(first, last):
-        r = counter[n, ROUND]
-        for k in range(modes.shape[1]):
-            modes[n, k] = coins[n, (r // BLOCK) % 2, r % BLOCK, k]
-
-
-@compiled
+@lean
 def send_corrections(
     first, last, rule, chosen, cell, device, gain, uplink_snr, cost_w, rejected, mode, power_w,
     band_hz, communication_s, scratch,
@@ -1235,7 +1243,7 @@ def send_corrections(
     )
 
 
-@compiled
+@lean
 def send_drafts(
     first, last, share, cell, device, uplink_snr, work_hz_s, drafted, drafting_s, mode, power_w,
     band_hz, communication_s, scratch,
@@ -1269,7 +1277,7 @@ def send_drafts(
         communication_s[n] -= drafting_s[n]
 
 
-@compiled
+@lean
 def account(
     first, last, full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int
 ):
@@ -1325,33 +1333,11 @@ def account(
         counter[n, EPISODE_TOKENS] += tokens
 
 
-@compiled
+@lean
 def play(
-    uploads,
-    rule,
-    tossed,
-    pending,
-    full,
-    max_draft_length,
-    cell,
-    device,
-    tape,
-    coins,
-    time_s,
-    counter,
-    memory,
-    draft,
-    chosen,
-    share,
-    idle,
-    obs_float,
-    obs_int,
-    device_float,
-    device_int,
-    cell_float,
-    cell_int,
-    workspace,
-):
+    kind, cell, device, tape, time_s, counter, memory, draft, chosen, share, idle, obs_float,
+    obs_int, device_float, device_int, cell_float, cell_int, workspace,
+):  # fmt: skip
     """Play one round in each of N cells, advance their clocks, observe what comes next.
 
     The round itself is a pure function of the tape, the round index and the decision; around it
@@ -1359,14 +1345,12 @@ def play(
     anything changes.
 
     Args:
-        uploads, rule, tossed, pending, full, max_draft_length: what kind of environment: upload
-            protocol, correction rule, modes by the coins of the tape, whether the round that is
-            closed was drafted a step earlier, whether acceptance rates are observed.
+        kind: [5] what kind of environment, see the names above.
         cell, device: constants, see the row names above.
-        tape, coins: two consecutive blocks of exponential variates [N, 2, BLOCK, 2, K] (row names
-            above), and of coins [N, 2, BLOCK, K].
+        tape: two consecutive blocks of exponential variates [N, 2, BLOCK, 2, K] (row names above).
         time_s, counter, memory: state.
-        draft, chosen: [N, K] lengths to draft (now, or next if `pending`) and modes to use now.
+        draft, chosen: [N, K] lengths to draft (now, or next if the round is pending) and modes to
+            use now; modes are read under the rule GIVEN only.
         share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
         idle: [N] true for cells that sit out.
         obs_float, ..., cell_int: outputs, see the row names above.
@@ -1376,11 +1360,11 @@ def play(
         How many cells need their next block of the tape before the next step (:func:`find_due`
         lists them), or -1 - i with i as in :func:`find_invalid`.
     """
-    given = rule == GIVEN and not tossed
-    bad = find_invalid(given, max_draft_length, draft, chosen, share, idle)
+    bad = find_invalid(kind, draft, chosen, share, idle)
     if bad >= 0:
         return -1 - bad
 
+    pending, full = kind[PENDING], kind[FULL]
     num_cells, num_devices = draft.shape
     drafted, accepted = device_int[DRAFTED], device_int[ACCEPTED]
     rejected, mode = device_int[REJECTED], device_int[MODE]
@@ -1390,7 +1374,6 @@ def play(
     scratch = workspace[3]
 
     lengths = memory[PENDING_DRAFT] if pending else draft
-    modes = np.empty_like(chosen) if tossed else chosen
     due = 0
     # Some cells at a time, so that what one phase writes is still cached when the next reads it.
     for first in range(0, num_cells, CELLS_AT_A_TIME):
@@ -1399,17 +1382,15 @@ def play(
             first, last, idle, cell, device, tape, counter, lengths, gain, uplink_snr, drafted,
             accepted, rejected, drafting_s, scratch,
         )  # fmt: skip
-        if uploads:
+        if kind[UPLOADS]:
             send_drafts(
                 first, last, share, cell, device, uplink_snr, cost_or_work, drafted, drafting_s,
                 mode, power_w, band_hz, communication_s, scratch,
             )  # fmt: skip
         else:
-            if tossed:
-                read_coins(first, last, coins, counter, modes)
             send_corrections(
-                first, last, rule, modes, cell, device, gain, uplink_snr, cost_or_work, rejected,
-                mode, power_w, band_hz, communication_s, scratch,
+                first, last, kind[RULE], chosen, cell, device, gain, uplink_snr, cost_or_work,
+                rejected, mode, power_w, band_hz, communication_s, scratch,
             )  # fmt: skip
         account(
             first, last, full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float,
@@ -1420,7 +1401,7 @@ def play(
                 for k in range(num_devices):
                     mode[n, k] = 0  # zeros all over, as where an info is masked out
                 continue
-            due += needs_block(pending, counter[n, ROUND], counter[n, BLOCKS])
+            due += needs_block(pending, counter[n, ROUND])
             if pending:
                 for k in range(num_devices):
                     memory[PENDING_DRAFT, n, k] = draft[n, k]
@@ -1431,18 +1412,17 @@ def play(
     return due
 
 
-@compiled
-def needs_block(pending, round_index, num_blocks):
-    """1 if the step after the next one shows a round whose block is not drawn yet, else 0."""
-    last_shown = round_index + 1 + pending
-    return 1 if last_shown // BLOCK >= num_blocks else 0
+@lean
+def needs_block(pending, round_index):
+    """1 if the next step will show the first round of a block, else 0."""
+    return 1 if (round_index + 1 + pending) % BLOCK == 0 else 0
 
 
-@compiled
+@lean
 def find_due(pending, counter, idle, due):
     """List the cells that need their next block in `due`."""
     count = 0
     for n in range(counter.shape[0]):
-        if not idle[n] and needs_block(pending, counter[n, ROUND], counter[n, BLOCKS]):
+        if not idle[n] and needs_block(pending, counter[n, ROUND]):
             due[count] = n
             count += 1
