@@ -143,7 +143,7 @@ class Core:
             self._chosen,
             self._share,
         )
-        self._workspace = np.empty((4, max(n, 4), k))
+        self._workspace = np.empty((7, k))
         rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
         self._shapes = [(row, n, k) for row in rows]
         self._cell_blocks = None if batched else (np.empty((6, n)), np.empty((6, n), np.int64))
@@ -269,8 +269,6 @@ class Core:
         obs_int = np.empty((len(integers), self.num_cells, self.num_devices), np.int64)
         kernels.observe(
             0,
-            self.num_cells,
-            0,
             self._full,
             self._nobody,
             self._cell,
@@ -280,7 +278,7 @@ class Core:
             self._memory,
             obs_float,
             obs_int,
-            self._workspace[0],
+            self._workspace,
         )
         observation: Observation = dict(zip(floats, obs_float))
         observation.update(zip(integers, obs_int))
@@ -300,8 +298,6 @@ class Core:
     def observe_into(self, outcome: Outcome, idle: NDArray[np.bool_]) -> None:
         """Write the present observation of all cells but the idle ones into `outcome`."""
         kernels.observe(
-            0,
-            self.num_cells,
             self._pending,
             self._full,
             idle,
@@ -311,7 +307,7 @@ class Core:
             self._counter,
             self._memory,
             *outcome[:2],
-            self._workspace[0],
+            self._workspace,
         )
 
     def play(self, idle: NDArray[np.bool_] | None = None) -> Outcome:

@@ -11,8 +11,6 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from test_env import IDS, SMALL, VARIANTS, same
 
-from multispin_env.model import kernels
-
 MODES = list(AutoresetMode)
 SHORT = {"episode.horizon_s": 6.0}  # about ten rounds, so that there are many autoresets
 
@@ -75,7 +73,7 @@ def test_equals_async_vector_env(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("env_id", "kwargs"), VARIANTS)
 def test_lane_equals_the_scalar_environment(env_id, kwargs, mode):
-    lanes, lane = kernels.CELLS_AT_A_TIME + 6, kernels.CELLS_AT_A_TIME + 2
+    lanes, lane = 7, 5
     envs = gym.make_vec(env_id, num_envs=lanes, autoreset_mode=mode, **short(kwargs))
     env = gym.make(env_id, **short(kwargs))
     envs.action_space.seed(0)

@@ -207,9 +207,7 @@ def correct(
         downlink_cost_w = noise_device / gain
     mode, power_w = devices(0, np.int64), devices(0.0)
     latency_s = cells(0.0)
-    kernels.correct(
-        0,
-        latency_s.size,
+    kernels.correct_all(
         RULES[rule],
         devices(rejected, np.int64),
         devices(0 if downlink is None else downlink, np.int64),

@@ -1,13 +1,11 @@
 """The hot loops, compiled by numba. Plain loops over rounds and devices that read like the papers.
 
-They are called by the batched functions of :mod:`~multispin_env.model.correction` and
-:mod:`~multispin_env.model.upload`, and by :mod:`multispin_env.core`, which steps N cells at once
-with :func:`play`. Every function works on N rounds: arrays are [N, K] or [N], outputs are
-arguments that are written in place; those that are called for some rounds at a time take the
-`first` of them and the `last` (exclusive), and `scratch` is memory for one round. Loops stand in
-the functions themselves rather than in helpers for one round, because a call with many arrays
-costs numba more than the physics. Many short loops over few arrays are faster than one over many,
-and selections faster than branches: LLVM vectorises them.
+The physics are functions of one round, with arrays [K]. What Python calls loops over N rounds, with
+arrays [N, K] or [N]: :func:`correct_all` and :func:`upload_all` for the batched functions of
+:mod:`~multispin_env.model.correction` and :mod:`~multispin_env.model.upload`, and :func:`play` for
+:mod:`multispin_env.core`, which steps N cells at once. Outputs are arguments that are written in
+place; `scratch` is memory to overwrite. Many short loops over few arrays are faster than one over
+many, and selections faster than branches: LLVM vectorises them.
 
 All compiled code stands in this one file, because numba's cache only notices changes of the file
 it compiles.
@@ -52,11 +50,11 @@ def compiled(function: _Function) -> _Function:
 
 
 def lean(function: _Function) -> _Function:
-    """Compile a function that allocates nothing, without numba's reference counts.
+    """Compile a function that allocates nothing: inlined into its callers, no reference counts.
 
-    Counting the references of arguments and of views takes longer than the physics of one cell.
+    Passing many arrays, and counting references to them, takes longer than the physics of a cell.
     """
-    return _compile(function, _nrt=False)
+    return _compile(function, forceinline=True, _nrt=False)
 
 
 # ---- logarithms -------------------------------------------------------------------------------
@@ -92,9 +90,7 @@ def natural_log1p(x):
 
 
 @lean
-def optimal_levels(
-    first, last, rejected, uplink_snr, downlink_cost_w, downlink_power_w, level, scratch
-):
+def optimal_level(rejected, uplink_snr, downlink_cost_w, downlink_power_w, scratch):
     """The largest full-band SNR that all rejected devices can have at once (Lemmas 1 and 2).
 
     Think of water filling. To reach the level eta, the devices whose uplink is worse, snr < eta,
@@ -109,72 +105,71 @@ def optimal_levels(
     without sorting, in expected linear time.
 
     Args:
-        rejected: [N, K] 1 where the draft was rejected.
-        uplink_snr: [N, K] at full uplink power.
-        downlink_cost_w: [N, K] downlink power that gives a full-band SNR of 1.
-        downlink_power_w: [N] budget.
-        level: [N] output; undefined where nothing was rejected.
+        rejected: [K] 1 where the draft was rejected.
+        uplink_snr: [K] at full uplink power.
+        downlink_cost_w: [K] downlink power that gives a full-band SNR of 1.
+        downlink_power_w: the server's budget.
         scratch: [4, K] overwritten.
-    """
-    num_devices = rejected.shape[1]
-    all_snr, all_cost, snr, cost = scratch[0], scratch[1], scratch[2], scratch[3]
-    for n in range(first, last):
-        power = downlink_power_w[n]
-        for k in range(num_devices):  # an accepted draft is never worst, and costs nothing
-            all_snr[k] = uplink_snr[n, k] if rejected[n, k] else np.inf
-        for k in range(num_devices):
-            all_cost[k] = downlink_cost_w[n, k] if rejected[n, k] else 0.0
-        everybody, worst = 0.0, np.inf
-        for k in range(num_devices):
-            everybody += all_cost[k]
-            worst = min(worst, all_snr[k])
-        reached = max(worst, power / everybody)
-        spent = 0.0  # on the devices that go down to pass what is reached
-        for k in range(num_devices):
-            spent += all_cost[k] if all_snr[k] <= reached else 0.0
-        passed = power / spent
-        high = 0  # how many are undecided: few, mostly
-        for k in range(num_devices):
-            if reached < all_snr[k] < passed:
-                snr[high], cost[high] = all_snr[k], all_cost[k]
-                high += 1
 
-        low, best = 0, reached  # entries before `low` go down; the best feasible SNR so far
-        while low < high:
-            pivot = snr[(low + high) // 2]
-            # Three-way partition of snr[low:high]: worse than the pivot, equal, better.
-            less, i, more = low, low, high
-            cost_less, cost_equal = 0.0, 0.0
-            while i < more:
-                here, price = snr[i], cost[i]
-                if here < pivot:
-                    snr[i], cost[i] = snr[less], cost[less]
-                    snr[less], cost[less] = here, price
-                    cost_less += price
-                    less += 1
-                    i += 1
-                elif here > pivot:
-                    more -= 1
-                    snr[i], cost[i] = snr[more], cost[more]
-                    snr[more], cost[more] = here, price
-                else:
-                    cost_equal += price
-                    i += 1
-            if pivot * (spent + cost_less) <= power:
-                best = pivot
-                spent += cost_less + cost_equal
-                low = more
+    Returns:
+        The level; undefined where nothing was rejected.
+    """
+    num_devices = rejected.shape[0]
+    all_snr, all_cost, snr, cost = scratch[0], scratch[1], scratch[2], scratch[3]
+    power = downlink_power_w
+    for k in range(num_devices):  # an accepted draft is never worst, and costs nothing
+        all_snr[k] = uplink_snr[k] if rejected[k] else np.inf
+    for k in range(num_devices):
+        all_cost[k] = downlink_cost_w[k] if rejected[k] else 0.0
+    everybody, worst = 0.0, np.inf
+    for k in range(num_devices):
+        everybody += all_cost[k]
+        worst = min(worst, all_snr[k])
+    reached = max(worst, power / everybody)
+    spent = 0.0  # on the devices that go down to pass what is reached
+    for k in range(num_devices):
+        spent += all_cost[k] if all_snr[k] <= reached else 0.0
+    passed = power / spent
+    high = 0  # how many are undecided: few, mostly
+    for k in range(num_devices):
+        if reached < all_snr[k] < passed:
+            snr[high], cost[high] = all_snr[k], all_cost[k]
+            high += 1
+
+    low, best = 0, reached  # entries before `low` go down; the best feasible SNR so far
+    while low < high:
+        pivot = snr[(low + high) // 2]
+        # Three-way partition of snr[low:high]: worse than the pivot, equal, better.
+        less, i, more = low, low, high
+        cost_less, cost_equal = 0.0, 0.0
+        while i < more:
+            here, price = snr[i], cost[i]
+            if here < pivot:
+                snr[i], cost[i] = snr[less], cost[less]
+                snr[less], cost[less] = here, price
+                cost_less += price
+                less += 1
+                i += 1
+            elif here > pivot:
+                more -= 1
+                snr[i], cost[i] = snr[more], cost[more]
+                snr[more], cost[more] = here, price
             else:
-                high = less
-        # Either the pivot device limits the round from the uplink, or all below it go down. At a
-        # tie of the two, rounding must not send the pivot down as well: hence the margin.
-        level[n] = max(best, power / spent) * (1.0 - 1e-12)
+                cost_equal += price
+                i += 1
+        if pivot * (spent + cost_less) <= power:
+            best = pivot
+            spent += cost_less + cost_equal
+            low = more
+        else:
+            high = less
+    # Either the pivot device limits the round from the uplink, or all below it go down. At a
+    # tie of the two, rounding must not send the pivot down as well: hence the margin.
+    return max(best, power / spent) * (1.0 - 1e-12)
 
 
 @lean
 def correct(
-    first,
-    last,
     rule,
     rejected,
     chosen,
@@ -186,66 +181,76 @@ def correct(
     bandwidth_hz,
     mode,
     power_w,
-    latency_s,
     scratch,
 ):
-    """Modes, powers and latency of the corrections of N rounds, with equal bandwidth.
+    """Modes, powers and latency of the corrections of a round, with equal bandwidth.
 
     Args:
         rule: OPTIMAL, UPLINK, DOWNLINK or GIVEN.
-        rejected: [N, K] 1 where the draft was rejected.
-        chosen: [N, K] 1 for downlink; read under GIVEN only.
-        uplink_snr, downlink_cost_w: [N, K] see :func:`optimal_levels`.
-        uplink_power_w, downlink_power_w: [N, K] and the server's budget [N].
-        payload_bits, bandwidth_hz: [N].
-        mode, power_w: [N, K] outputs; mode 0 is uplink, 1 downlink, -1 silent.
-        latency_s: [N] output: until the slowest correction has arrived; 0 if nothing was
-            rejected, inf if a device cannot be reached.
+        rejected: [K] 1 where the draft was rejected.
+        chosen: [K] 1 for downlink; read under GIVEN only.
+        uplink_snr, downlink_cost_w: [K] see :func:`optimal_level`.
+        uplink_power_w, downlink_power_w: [K] and the server's budget.
+        payload_bits, bandwidth_hz: numbers.
+        mode, power_w: [K] outputs; mode 0 is uplink, 1 downlink, -1 silent.
         scratch: [4, K] overwritten.
+
+    Returns:
+        Seconds until the slowest correction has arrived; 0 if nothing was rejected, inf if a
+        device cannot be reached.
     """
-    num_devices = rejected.shape[1]
+    num_devices = rejected.shape[0]
     up_snr, down_cost = scratch[0], scratch[1]
-    if rule == OPTIMAL:  # the latencies' place holds the levels until each round's turn
-        optimal_levels(
-            first, last, rejected, uplink_snr, downlink_cost_w, downlink_power_w, latency_s, scratch
-        )
-    for n in range(first, last):
-        if rule == GIVEN:
-            for k in range(num_devices):
-                mode[n, k] = (1 if chosen[n, k] == 1 else 0) if rejected[n, k] == 1 else -1
-        else:
-            least = np.inf if rule == DOWNLINK else -1.0  # who does not reach more goes down
-            least = latency_s[n] if rule == OPTIMAL else least
-            for k in range(num_devices):
-                down = uplink_snr[n, k] <= least
-                mode[n, k] = (1 if down else 0) if rejected[n, k] == 1 else -1
+    if rule == GIVEN:
         for k in range(num_devices):
-            up_snr[k] = uplink_snr[n, k] if mode[n, k] == 0 else np.inf
+            mode[k] = (1 if chosen[k] == 1 else 0) if rejected[k] == 1 else -1
+    else:
+        least = np.inf if rule == DOWNLINK else -1.0  # who does not reach more goes down
+        if rule == OPTIMAL:
+            least = optimal_level(rejected, uplink_snr, downlink_cost_w, downlink_power_w, scratch)
         for k in range(num_devices):
-            down_cost[k] = downlink_cost_w[n, k] if mode[n, k] == 1 else 0.0
-        count, num_down = 0, 0
+            down = uplink_snr[k] <= least
+            mode[k] = (1 if down else 0) if rejected[k] == 1 else -1
+    for k in range(num_devices):
+        up_snr[k] = uplink_snr[k] if mode[k] == 0 else np.inf
+    for k in range(num_devices):
+        down_cost[k] = downlink_cost_w[k] if mode[k] == 1 else 0.0
+    count, num_down = 0, 0
+    for k in range(num_devices):
+        count += rejected[k]
+        num_down += 1 if mode[k] == 1 else 0
+    level, cost = np.inf, 0.0  # level: of the weakest device
+    for k in range(num_devices):
+        level = min(level, up_snr[k])
+        cost += down_cost[k]
+    inverse = 0.0
+    if num_down > 0:  # Lemma 1: shares that equalise the delay, all the budget
+        level = min(level, downlink_power_w / cost)
+        inverse = 1.0 / cost
+    if cost == np.inf:  # out of reach, however the budget is shared: equally
+        inverse = 1.0 / num_down
         for k in range(num_devices):
-            count += rejected[n, k]
-            num_down += 1 if mode[n, k] == 1 else 0
-        level, cost = np.inf, 0.0  # level: of the weakest device
-        for k in range(num_devices):
-            level = min(level, up_snr[k])
-            cost += down_cost[k]
-        inverse = 0.0
-        if num_down > 0:  # Lemma 1: shares that equalise the delay, all the budget
-            level = min(level, downlink_power_w[n] / cost)
-            inverse = 1.0 / cost
-        if cost == np.inf:  # out of reach, however the budget is shared: equally
-            inverse = 1.0 / num_down
-            for k in range(num_devices):
-                down_cost[k] = 1.0 if mode[n, k] == 1 else 0.0
-        for k in range(num_devices):
-            down_w = downlink_power_w[n] * (down_cost[k] * inverse)
-            power_w[n, k] = uplink_power_w[n, k] if mode[n, k] == 0 else down_w
-        latency_s[n] = 0.0
-        if count > 0:
-            rate = bandwidth_hz[n] / count * np.log1p(level * count) / LN2
-            latency_s[n] = payload_bits[n] / rate
+            down_cost[k] = 1.0 if mode[k] == 1 else 0.0
+    for k in range(num_devices):
+        down_w = downlink_power_w * (down_cost[k] * inverse)
+        power_w[k] = uplink_power_w[k] if mode[k] == 0 else down_w
+    if count == 0:
+        return 0.0
+    rate = bandwidth_hz / count * np.log1p(level * count) / LN2
+    return payload_bits / rate
+
+
+@lean
+def correct_all(
+    rule, rejected, chosen, uplink_snr, downlink_cost_w, uplink_power_w, downlink_power_w,
+    payload_bits, bandwidth_hz, mode, power_w, latency_s, scratch,
+):  # fmt: skip
+    """:func:`correct` for N rounds: arrays [N, K] or [N], latencies as an output too."""
+    for n in range(rejected.shape[0]):
+        latency_s[n] = correct(
+            rule, rejected[n], chosen[n], uplink_snr[n], downlink_cost_w[n], uplink_power_w[n],
+            downlink_power_w[n], payload_bits[n], bandwidth_hz[n], mode[n], power_w[n], scratch,
+        )  # fmt: skip
 
 
 # ---- upload protocol (paper A) ---------------------------------------------------------------
@@ -253,10 +258,9 @@ def correct(
 
 @lean
 def upload(
-    first, last, given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz,
-    latency_s, scratch,
+    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz, scratch,
 ):  # fmt: skip
-    """Bandwidths and latency of drafting and uploading in N rounds (Lemma 3, A-31, A-32).
+    """Bandwidths and latency of drafting and uploading in a round (Lemma 3, A-31, A-32).
 
     With d_k = L_k T_k seconds of drafting and w_k = L_k Q / r_k Hz s of upload work, bandwidth
     w_k / (phi - d_k) lets device k finish at phi. The least phi is the root of
@@ -270,65 +274,78 @@ def upload(
 
     Args:
         given: 0 for this optimal allocation, 1 to split the band by `share`.
-        draft_length, token_latency_s: [N, K] L and T.
-        share: [N, K] nonnegative weights, normalised over the devices that draft; all zero there
+        draft_length, token_latency_s: [K] L and T.
+        share: [K] nonnegative weights, normalised over the devices that draft; all zero there
             means equal. Read under `given` only.
-        work_hz_s: [N, K] w, 0 where nothing is drafted; inf for a dead channel.
-        bandwidth_hz: [N] B.
-        allocated_hz: [N, K] output: bandwidth of each device, 0 where nothing is sent.
-        latency_s: [N] output (A-26): 0 if nobody drafts, inf if a device that drafts cannot finish.
+        work_hz_s: [K] w, 0 where nothing is drafted; inf for a dead channel.
+        bandwidth_hz: B.
+        allocated_hz: [K] output: bandwidth of each device, 0 where nothing is sent.
         scratch: [4, K] overwritten.
+
+    Returns:
+        Latency (A-26) [s]: 0 if nobody drafts, inf if a device that drafts cannot finish.
     """
-    num_devices = draft_length.shape[1]
+    num_devices = draft_length.shape[0]
     drafting, slack, part, curve = scratch[0], scratch[1], scratch[2], scratch[3]
-    for n in range(first, last):
-        band = bandwidth_hz[n]
+    band = bandwidth_hz
+    for k in range(num_devices):
+        drafting[k] = draft_length[k] * token_latency_s[k]
+    longest, count = 0.0, 0
+    for k in range(num_devices):
+        longest = max(longest, drafting[k])
+        count += 1 if draft_length[k] > 0 else 0
+    if not given:
+        y, work, weighted = 0.0, 0.0, 0.0
         for k in range(num_devices):
-            drafting[k] = draft_length[n, k] * token_latency_s[n, k]
-        longest, count = 0.0, 0
-        for k in range(num_devices):
-            longest = max(longest, drafting[k])
-            count += 1 if draft_length[n, k] > 0 else 0
-        if not given:
-            y, work, weighted = 0.0, 0.0, 0.0
-            for k in range(num_devices):
-                slack[k] = longest - drafting[k]
-            for k in range(num_devices):  # who does not draft has no work, so adds nothing below
-                y = max(y, work_hz_s[n, k] / band - slack[k])
-                work += work_hz_s[n, k]
-                weighted += work_hz_s[n, k] * slack[k]
-            if 0.0 < y < np.inf:
-                y = max(y, work / band - weighted / work)
-                for _ in range(100):
-                    for k in range(num_devices):
-                        inverse = 1.0 / (slack[k] + y)
-                        part[k] = work_hz_s[n, k] * inverse
-                        curve[k] = part[k] * inverse
-                    demand, slope = 0.0, 0.0
-                    for k in range(num_devices):
-                        demand += part[k]
-                        slope += curve[k]
-                    step = demand * (demand / band - 1.0) / slope
-                    if step <= 1e-15 * y:
-                        break
-                    y += step
+            slack[k] = longest - drafting[k]
+        for k in range(num_devices):  # who does not draft has no work, so adds nothing below
+            y = max(y, work_hz_s[k] / band - slack[k])
+            work += work_hz_s[k]
+            weighted += work_hz_s[k] * slack[k]
+        if 0.0 < y < np.inf:
+            y = max(y, work / band - weighted / work)
+            for _ in range(100):
                 for k in range(num_devices):
-                    allocated_hz[n, k] = work_hz_s[n, k] / (slack[k] + y)
-                latency_s[n] = longest + y
-                continue
-        # Shares; equal ones where none are given (or where no split helps: it never ends).
-        total = 0.0
-        if given:
+                    inverse = 1.0 / (slack[k] + y)
+                    part[k] = work_hz_s[k] * inverse
+                    curve[k] = part[k] * inverse
+                demand, slope = 0.0, 0.0
+                for k in range(num_devices):
+                    demand += part[k]
+                    slope += curve[k]
+                step = demand * (demand / band - 1.0) / slope
+                if step <= 1e-15 * y:
+                    break
+                y += step
             for k in range(num_devices):
-                total += share[n, k] if draft_length[n, k] > 0 else 0.0
+                allocated_hz[k] = work_hz_s[k] / (slack[k] + y)
+            return longest + y
+    # Shares; equal ones where none are given (or where no split helps: it never ends).
+    total = 0.0
+    if given:
         for k in range(num_devices):
-            fraction = share[n, k] / total if total > 0.0 else 1.0 / count
-            allocated_hz[n, k] = band * fraction if draft_length[n, k] > 0 else 0.0
-        latest = 0.0
-        for k in range(num_devices):
-            end_s = drafting[k] + work_hz_s[n, k] / allocated_hz[n, k]
-            latest = max(latest, end_s if draft_length[n, k] > 0 else 0.0)
-        latency_s[n] = latest
+            total += share[k] if draft_length[k] > 0 else 0.0
+    for k in range(num_devices):
+        fraction = share[k] / total if total > 0.0 else 1.0 / count
+        allocated_hz[k] = band * fraction if draft_length[k] > 0 else 0.0
+    latest = 0.0
+    for k in range(num_devices):
+        end_s = drafting[k] + work_hz_s[k] / allocated_hz[k]
+        latest = max(latest, end_s if draft_length[k] > 0 else 0.0)
+    return latest
+
+
+@lean
+def upload_all(
+    given, draft_length, share, token_latency_s, work_hz_s, bandwidth_hz, allocated_hz, latency_s,
+    scratch,
+):  # fmt: skip
+    """:func:`upload` for N rounds: arrays [N, K] or [N], latencies as an output too."""
+    for n in range(draft_length.shape[0]):
+        latency_s[n] = upload(
+            given, draft_length[n], share[n], token_latency_s[n], work_hz_s[n], bandwidth_hz[n],
+            allocated_hz[n], scratch,
+        )  # fmt: skip
 
 
 # ---- solvers: correction protocol --------------------------------------------------------------
@@ -903,23 +920,20 @@ def more_band(phi, token_s, work, length, high):
 
 @compiled
 def upload_goodput(lengths, alpha, token_s, work, band, verification_s):
-    """Expected goodput of lengths [1, K] under Lemma 3."""
+    """Expected goodput of lengths [K] under Lemma 3."""
     num_devices = alpha.shape[0]
-    total_work = np.zeros((1, num_devices))
-    allocated, latency_s = np.empty((1, num_devices)), np.empty(1)
+    total_work, allocated = np.zeros(num_devices), np.empty(num_devices)
     tokens = 0.0
     for k in range(num_devices):
-        if lengths[0, k] > 0:
-            total_work[0, k] = lengths[0, k] * work[k]
+        if lengths[k] > 0:
+            total_work[k] = lengths[k] * work[k]
         term = 1.0
-        for _ in range(lengths[0, k] + 1):
+        for _ in range(lengths[k] + 1):
             tokens += term
             term *= alpha[k]
-    upload(
-        0, 1, 0, lengths, total_work, token_s.reshape(1, num_devices), total_work,
-        np.full(1, band), allocated, latency_s, np.empty((4, num_devices)),
-    )  # fmt: skip
-    return tokens / (latency_s[0] + verification_s)
+    scratch = np.empty((4, num_devices))
+    latency_s = upload(0, lengths, total_work, token_s, total_work, band, allocated, scratch)
+    return tokens / (latency_s + verification_s)
 
 
 @compiled
@@ -932,9 +946,9 @@ def exact_lengths(alpha, token_s, work, band, verification_s, low, high, num_dea
         Lengths [K] and the bound [tokens/s].
     """
     num_devices = alpha.shape[0]
-    best = np.full((1, num_devices), low, np.int64)
+    best = np.full(num_devices, low, np.int64)
     value = upload_goodput(best, alpha, token_s, work, band, verification_s)
-    trial = np.empty((1, num_devices), np.int64)
+    trial = np.empty(num_devices, np.int64)
 
     # The range of phi in which anything can be optimal: from one token of the quickest device (or
     # the least lengths of all) to the longest drafts of all.
@@ -945,14 +959,14 @@ def exact_lengths(alpha, token_s, work, band, verification_s, low, high, num_dea
             first = min(first, alone)
             last = max(last, high * (token_s[k] + num_devices * work[k] / band))
     if last == 0.0 or high == 0:
-        return best[0], value
+        return best, value
 
     phis = np.empty(num_deadlines)
     bounds = np.empty(num_deadlines)
     step = (last / first) ** (1.0 / (num_deadlines - 1))
     for i in range(num_deadlines):
         phis[i] = first * step**i if i < num_deadlines - 1 else last
-        bounds[i] = fill_band(phis[i], alpha, token_s, work, band, low, high, trial[0])
+        bounds[i] = fill_band(phis[i], alpha, token_s, work, band, low, high, trial)
         if bounds[i] > 0.0:
             goodput = upload_goodput(trial, alpha, token_s, work, band, verification_s)
             if goodput > value:
@@ -969,12 +983,12 @@ def exact_lengths(alpha, token_s, work, band, verification_s, low, high, num_dea
                     if j == i or (j >= 0 and sign < 0):
                         continue
                     trial[:] = best
-                    trial[0, i] += sign
+                    trial[i] += sign
                     if j >= 0:
-                        trial[0, j] -= 1
-                        if trial[0, j] < low:
+                        trial[j] -= 1
+                        if trial[j] < low:
                             continue
-                    if trial[0, i] < low or trial[0, i] > high:
+                    if trial[i] < low or trial[i] > high:
                         continue
                     goodput = upload_goodput(trial, alpha, token_s, work, band, verification_s)
                     if goodput > value * (1.0 + 1e-13):
@@ -991,10 +1005,10 @@ def exact_lengths(alpha, token_s, work, band, verification_s, low, high, num_dea
             bound,
             bound_between(
                 phis[i], phis[i + 1], bounds[i + 1], value, alpha, token_s, work, band,
-                verification_s, low, high, trial[0],
+                verification_s, low, high, trial,
             ),
         )  # fmt: skip
-    return best[0], bound
+    return best, bound
 
 
 @compiled
@@ -1025,7 +1039,6 @@ def bound_between(
 # ---- one step of N cells ---------------------------------------------------------------------
 
 BLOCK: Final = 16  # rounds drawn at a time
-CELLS_AT_A_TIME: Final = 64
 
 # Entries of `kind`: whether drafts are uploaded, the correction rule, whether the round that is
 # closed was drafted a step earlier, whether acceptance rates are observed, and the longest draft.
@@ -1091,246 +1104,237 @@ def find_invalid(kind, draft, chosen, share, idle):
 
 
 @lean
-def show_snr(first, last, ahead, idle, cell, device, tape, counter, snr_db, scratch):
-    """Write the full-band uplink SNRs of the round that is `ahead` of the clock, [N, K] in dB.
-
-    As :func:`multispin_env.model.channel.snr_db` has them. Idle cells keep what they have.
-    `scratch` [4, K] is overwritten.
-    """
-    unit_snr, mean_gain = device[UNIT_SNR], device[MEAN_GAIN]
-    fading, snr = scratch[0], scratch[1]
-    num_devices = snr_db.shape[1]
-    for n in range(first, last):
-        if idle[n]:
-            continue
-        r = counter[n, ROUND] + ahead
-        slot, row = (r // BLOCK) % 2, r % BLOCK
-        fades = cell[FADES, n] > 0.0
-        for k in range(num_devices):
-            fading[k] = tape[n, slot, row, FADING, k] if fades else 1.0
-        for k in range(num_devices):
-            snr[k] = min(max(unit_snr[n, k] * (mean_gain[n, k] * fading[k]), 1e-30), 1e30)
-        for k in range(num_devices):
-            snr_db[n, k] = DB_PER_NEPER * natural_log(snr[k])
+def place_of(round_index):
+    """Where a round stands in `tape`: which of the two blocks, and which row there."""
+    return (round_index // BLOCK) % 2, round_index % BLOCK
 
 
 @lean
-def observe(
-    first, last, pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int,
-    scratch,
-):  # fmt: skip
-    """Write the observation of the round that comes next (or is pending), but for idle cells.
+def read_channel(n, cell, device, fading, gain, uplink_snr):
+    """Channel gains of a round, mean gain times |h|^2 ~ Exp(1), and full-band uplink SNRs, [K]."""
+    mean_gain, unit_snr = device[MEAN_GAIN, n], device[UNIT_SNR, n]
+    fades = cell[FADES, n] > 0.0
+    for k in range(gain.shape[0]):
+        gain[k] = mean_gain[k] * (fading[k] if fades else 1.0)
+    for k in range(gain.shape[0]):
+        uplink_snr[k] = unit_snr[k] * gain[k]
+
+
+@lean
+def read_runs(n, device, variates, run):
+    """Run lengths of a round before they are rounded down, [K]: E / -ln alpha with E ~ Exp(1).
+
+    See :func:`multispin_env.model.acceptance.run_length`.
+    """
+    mean_run = device[MEAN_RUN, n]
+    for k in range(run.shape[0]):
+        run[k] = variates[RUN, k] * mean_run[k]
+
+
+@lean
+def show_snr(n, cell, device, fading, snr_db, scratch):
+    """The full-band uplink SNRs of a round, [K] in dB.
+
+    As :func:`multispin_env.model.channel.snr_db` has them. `scratch` [4, K] is overwritten.
+    """
+    gain, snr = scratch[0], scratch[1]
+    read_channel(n, cell, device, fading, gain, snr)
+    for k in range(snr.shape[0]):
+        snr[k] = min(max(snr[k], 1e-30), 1e30)
+    for k in range(snr.shape[0]):
+        snr_db[k] = DB_PER_NEPER * natural_log(snr[k])
+
+
+@lean
+def observe_cell(
+    n, pending, full, cell, device, tape, counter, memory, obs_float, obs_int, scratch
+):
+    """Write what is observed of the round that comes next (or is pending) in cell n.
 
     Row order, shared with :mod:`multispin_env.spaces`. Floats: snr_db, token_latency_s, then
     next_snr_db if `pending`, then acceptance_rate if `full`. Integers: draft_length and rejected
     if `pending`; without `full` then accepted_count, rejection_count, accepted, and rejected
     where it is not there yet.
     """
-    mean_run, run = device[MEAN_RUN], scratch[0]
-    token_latency_s, acceptance_rate = device[TOKEN_LATENCY_S], device[ACCEPTANCE_RATE]
-    num_devices = mean_run.shape[1]
-    show_snr(first, last, 0, idle, cell, device, tape, counter, obs_float[0], scratch)
-    if pending:
-        show_snr(first, last, 1, idle, cell, device, tape, counter, obs_float[2], scratch)
-    for n in range(first, last):
-        if idle[n]:
-            continue
+    num_devices = obs_float.shape[2]
+    r = counter[n, ROUND]
+    slot, row = place_of(r)
+    variates = tape[n, slot, row]
+    show_snr(n, cell, device, variates[FADING], obs_float[0, n], scratch)
+    for k in range(num_devices):
+        obs_float[1, n, k] = device[TOKEN_LATENCY_S, n, k]
+    if full:
         for k in range(num_devices):
-            obs_float[1, n, k] = token_latency_s[n, k]
-        if full:
-            for k in range(num_devices):
-                obs_float[2 + pending, n, k] = acceptance_rate[n, k]
-        if pending:
-            r = counter[n, ROUND]
-            slot, row = (r // BLOCK) % 2, r % BLOCK
-            for k in range(num_devices):
-                run[k] = tape[n, slot, row, RUN, k] * mean_run[n, k]
-            for k in range(num_devices):
-                obs_int[0, n, k] = memory[PENDING_DRAFT, n, k]
-            for k in range(num_devices):
-                obs_int[1, n, k] = 1 if run[k] < memory[PENDING_DRAFT, n, k] else 0
-            if not full:
-                for k in range(num_devices):
-                    length = memory[PENDING_DRAFT, n, k]
-                    obs_int[4, n, k] = np.int64(run[k]) if run[k] < length else length
+            obs_float[2 + pending, n, k] = device[ACCEPTANCE_RATE, n, k]
+    if pending:
+        slot, row = place_of(r + 1)
+        show_snr(n, cell, device, tape[n, slot, row, FADING], obs_float[2, n], scratch)
+        run = scratch[0]
+        read_runs(n, device, variates, run)
+        for k in range(num_devices):
+            obs_int[0, n, k] = memory[PENDING_DRAFT, n, k]
+        for k in range(num_devices):
+            obs_int[1, n, k] = 1 if run[k] < memory[PENDING_DRAFT, n, k] else 0
         if not full:
             for k in range(num_devices):
-                obs_int[2 * pending, n, k] = memory[ACCEPTED_COUNT, n, k]
-                obs_int[2 * pending + 1, n, k] = memory[REJECTION_COUNT, n, k]
-                if not pending:
-                    obs_int[2, n, k] = memory[LAST_ACCEPTED, n, k]
-                    obs_int[3, n, k] = memory[LAST_REJECTED, n, k]
+                length = memory[PENDING_DRAFT, n, k]
+                obs_int[4, n, k] = np.int64(run[k]) if run[k] < length else length
+    if not full:
+        for k in range(num_devices):
+            obs_int[2 * pending, n, k] = memory[ACCEPTED_COUNT, n, k]
+            obs_int[2 * pending + 1, n, k] = memory[REJECTION_COUNT, n, k]
+            if not pending:
+                obs_int[2, n, k] = memory[LAST_ACCEPTED, n, k]
+                obs_int[3, n, k] = memory[LAST_REJECTED, n, k]
 
 
 @lean
-def verify(
-    first, last, idle, cell, device, tape, counter, draft, gain, uplink_snr, drafted, accepted,
-    rejected, drafting_s, scratch,
-):  # fmt: skip
-    """Draft and verify the current round of every cell that is not idle.
+def observe(
+    pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, workspace
+):
+    """Write the observations of all cells but the idle ones, see :func:`observe_cell`."""
+    for n in range(idle.shape[0]):
+        if not idle[n]:
+            observe_cell(
+                n, pending, full, cell, device, tape, counter, memory, obs_float, obs_int, workspace
+            )
 
-    A device accepts min(G, gamma) tokens, G = floor(E / -ln alpha); its channel gain is the mean
-    gain times |h|^2 ~ Exp(1). See :func:`multispin_env.model.acceptance.run_length`.
+
+@lean
+def verify(n, device, variates, draft, drafted, accepted, rejected, run):
+    """Draft and verify a round of cell n: a device accepts min(G, gamma) of its gamma tokens.
 
     Args:
-        idle, cell, device, tape, counter, draft: see :func:`play`.
-        gain, uplink_snr, drafted, accepted, rejected: [N, K] outputs. An idle cell rejects nothing.
-        drafting_s: [N] output.
-        scratch: [4, K] overwritten.
+        device, variates: see :func:`play`.
+        draft: [K] lengths gamma.
+        drafted, accepted, rejected: [K] outputs.
+        run: [K] overwritten.
+
+    Returns:
+        Seconds until the last device has drafted.
     """
-    mean_gain, unit_snr, mean_run = device[MEAN_GAIN], device[UNIT_SNR], device[MEAN_RUN]
-    token_latency_s = device[TOKEN_LATENCY_S]
-    num_devices = draft.shape[1]
-    fading, run = scratch[0], scratch[1]
-    for n in range(first, last):
-        r = counter[n, ROUND]
-        slot, row = (r // BLOCK) % 2, r % BLOCK
-        fades = cell[FADES, n] > 0.0
-        for k in range(num_devices):
-            fading[k] = tape[n, slot, row, FADING, k] if fades else 1.0
-        for k in range(num_devices):
-            run[k] = tape[n, slot, row, RUN, k] * mean_run[n, k]
-        for k in range(num_devices):
-            gain[n, k] = mean_gain[n, k] * fading[k]
-        for k in range(num_devices):
-            uplink_snr[n, k] = unit_snr[n, k] * gain[n, k]
-        playing = 0 if idle[n] else 1
-        for k in range(num_devices):
-            drafted[n, k] = draft[n, k] * playing
-        for k in range(num_devices):
-            length = drafted[n, k]
-            accepted[n, k] = np.int64(run[k]) if run[k] < length else length
-        for k in range(num_devices):
-            rejected[n, k] = 1 if run[k] < drafted[n, k] else 0
-        longest = 0.0
-        for k in range(num_devices):
-            longest = max(longest, drafted[n, k] * token_latency_s[n, k])
-        drafting_s[n] = longest
+    token_latency_s = device[TOKEN_LATENCY_S, n]
+    num_devices = draft.shape[0]
+    read_runs(n, device, variates, run)
+    for k in range(num_devices):
+        drafted[k] = draft[k]
+    for k in range(num_devices):
+        accepted[k] = np.int64(run[k]) if run[k] < drafted[k] else drafted[k]
+    for k in range(num_devices):
+        rejected[k] = 1 if run[k] < drafted[k] else 0
+    longest = 0.0
+    for k in range(num_devices):
+        longest = max(longest, drafted[k] * token_latency_s[k])
+    return longest
 
 
 @lean
 def send_corrections(
-    first, last, rule, chosen, cell, device, gain, uplink_snr, cost_w, rejected, mode, power_w,
-    band_hz, communication_s, scratch,
+    n, rule, chosen, cell, device, gain, uplink_snr, rejected, mode, power_w, band_hz, cost_w,
+    scratch,
 ):  # fmt: skip
-    """Correction protocol: costs, modes, powers, bandwidths and latency of every cell."""
-    num_devices = rejected.shape[1]
-    noise_w = device[NOISE_DEVICE_W]
-    for n in range(first, last):
-        count = 0
-        for k in range(num_devices):
-            cost_w[n, k] = noise_w[n, k] / gain[n, k]
-            count += rejected[n, k]
-        each_hz = cell[BANDWIDTH_HZ, n] / count if count > 0 else 0.0
-        for k in range(num_devices):
-            band_hz[n, k] = each_hz * rejected[n, k]
-    correct(
-        first,
-        last,
+    """Correction protocol: costs, modes, powers and bandwidths of cell n. Returns the latency."""
+    num_devices = rejected.shape[0]
+    noise_w = device[NOISE_DEVICE_W, n]
+    count = 0
+    for k in range(num_devices):
+        cost_w[k] = noise_w[k] / gain[k]
+        count += rejected[k]
+    each_hz = cell[BANDWIDTH_HZ, n] / count if count > 0 else 0.0
+    for k in range(num_devices):
+        band_hz[k] = each_hz * rejected[k]
+    return correct(
         rule,
         rejected,
         chosen,
         uplink_snr,
         cost_w,
-        device[UPLINK_POWER_W],
-        cell[DOWNLINK_POWER_W],
-        cell[PAYLOAD_BITS],
-        cell[BANDWIDTH_HZ],
+        device[UPLINK_POWER_W, n],
+        cell[DOWNLINK_POWER_W, n],
+        cell[PAYLOAD_BITS, n],
+        cell[BANDWIDTH_HZ, n],
         mode,
         power_w,
-        communication_s,
         scratch,
     )
 
 
 @lean
 def send_drafts(
-    first, last, share, cell, device, uplink_snr, work_hz_s, drafted, drafting_s, mode, power_w,
-    band_hz, communication_s, scratch,
-):  # fmt: skip
-    """Upload protocol: work, powers, bandwidths and what uploads add to the longest drafting."""
-    num_devices = drafted.shape[1]
-    uplink_power_w = device[UPLINK_POWER_W]
-    for n in range(first, last):
-        bits = cell[PAYLOAD_BITS, n]
-        for k in range(num_devices):
-            efficiency = natural_log1p(uplink_snr[n, k]) / LN2
-            work_hz_s[n, k] = drafted[n, k] * bits / efficiency if drafted[n, k] > 0 else 0.0
-        for k in range(num_devices):
-            mode[n, k] = 0 if drafted[n, k] > 0 else -1
-        for k in range(num_devices):
-            power_w[n, k] = uplink_power_w[n, k] if drafted[n, k] > 0 else 0.0
-    upload(
-        first,
-        last,
-        share.shape[1],
+    n, share, cell, device, uplink_snr, drafted, mode, power_w, band_hz, work_hz_s, scratch
+):
+    """Upload protocol: work, powers and bandwidths of cell n. Returns the latency with drafting."""
+    num_devices = drafted.shape[0]
+    uplink_power_w = device[UPLINK_POWER_W, n]
+    bits = cell[PAYLOAD_BITS, n]
+    for k in range(num_devices):
+        efficiency = natural_log1p(uplink_snr[k]) / LN2
+        work_hz_s[k] = drafted[k] * bits / efficiency if drafted[k] > 0 else 0.0
+    for k in range(num_devices):
+        mode[k] = 0 if drafted[k] > 0 else -1
+    for k in range(num_devices):
+        power_w[k] = uplink_power_w[k] if drafted[k] > 0 else 0.0
+    return upload(
+        share.shape[0],
         drafted,
         share,
-        device[TOKEN_LATENCY_S],
+        device[TOKEN_LATENCY_S, n],
         work_hz_s,
-        cell[BANDWIDTH_HZ],
+        cell[BANDWIDTH_HZ, n],
         band_hz,
-        communication_s,
         scratch,
     )
-    for n in range(first, last):
-        communication_s[n] -= drafting_s[n]
 
 
 @lean
 def account(
-    first, last, full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float, cell_int
-):
-    """Charge the round, deliver its tokens, and move the clock of every cell that is not idle.
+    n, full, cell, time_s, counter, memory, accepted, rejected, drafting_s, communication_s,
+    cell_float, cell_int,
+):  # fmt: skip
+    """Charge the round, deliver its tokens, and move the clock of cell n.
 
-    A round that ends after the horizon delivers nothing and is charged up to it. Drafting and
-    communication stand in `cell_float` already; all else there and in `cell_int` is written.
+    A round that ends after the horizon delivers nothing and is charged up to it.
     """
-    num_devices = accepted.shape[1]
-    for n in range(first, last):
-        if idle[n]:
-            cell_float[:, n] = 0.0
-            cell_int[:, n] = 0
-            continue
-        num_accepted, num_rejected = 0, 0
+    num_devices = accepted.shape[0]
+    num_accepted, num_rejected = 0, 0
+    for k in range(num_devices):
+        num_accepted += accepted[k]
+        num_rejected += rejected[k]
+    emitted = num_accepted + num_devices
+
+    computing_s = drafting_s + cell[VERIFICATION_S, n]
+    communication_s = min(communication_s, cell[LONGEST_ROUND_S, n] - computing_s)
+    latency_s = computing_s + communication_s
+    horizon_s = cell[HORIZON_S, n]
+    end_s = time_s[n] + latency_s
+    truncated = end_s >= horizon_s or counter[n, ROUND] + 1 >= cell[MAX_ROUNDS, n]
+    tokens = emitted
+    if end_s > horizon_s:
+        tokens = 0
+        latency_s = horizon_s - time_s[n]
+        end_s = horizon_s
+    elif not full:  # feedback is kept for those who see it
         for k in range(num_devices):
-            num_accepted += accepted[n, k]
-            num_rejected += rejected[n, k]
-        emitted = num_accepted + num_devices
+            memory[ACCEPTED_COUNT, n, k] += accepted[k]
+            memory[REJECTION_COUNT, n, k] += rejected[k]
+            memory[LAST_ACCEPTED, n, k] = accepted[k]
+            memory[LAST_REJECTED, n, k] = rejected[k]
 
-        computing_s = cell_float[DRAFTING_S, n] + cell[VERIFICATION_S, n]
-        most_s = cell[LONGEST_ROUND_S, n] - computing_s
-        communication_s = min(cell_float[COMMUNICATION_S, n], most_s)
-        latency_s = computing_s + communication_s
-        horizon_s = cell[HORIZON_S, n]
-        end_s = time_s[n] + latency_s
-        truncated = end_s >= horizon_s or counter[n, ROUND] + 1 >= cell[MAX_ROUNDS, n]
-        tokens = emitted
-        if end_s > horizon_s:
-            tokens = 0
-            latency_s = horizon_s - time_s[n]
-            end_s = horizon_s
-        elif not full:  # feedback is kept for those who see it
-            for k in range(num_devices):
-                memory[ACCEPTED_COUNT, n, k] += accepted[n, k]
-                memory[REJECTION_COUNT, n, k] += rejected[n, k]
-                memory[LAST_ACCEPTED, n, k] = accepted[n, k]
-                memory[LAST_REJECTED, n, k] = rejected[n, k]
-
-        cell_float[LATENCY_S, n] = latency_s
-        cell_float[VERIFYING_S, n] = cell[VERIFICATION_S, n]
-        cell_float[COMMUNICATION_S, n] = communication_s
-        cell_float[TIME_S, n] = end_s
-        cell_float[GOODPUT, n] = tokens / latency_s
-        cell_int[ROUND_INDEX, n] = counter[n, ROUND]
-        cell_int[TOKENS, n] = tokens
-        cell_int[EMITTED, n] = emitted
-        cell_int[BONUS_TOKENS, n] = num_devices - num_rejected
-        cell_int[CORRECTION_TOKENS, n] = num_rejected
-        cell_int[TRUNCATED, n] = truncated
-        time_s[n] = end_s
-        counter[n, ROUND] += 1
-        counter[n, EPISODE_TOKENS] += tokens
+    cell_float[LATENCY_S, n] = latency_s
+    cell_float[DRAFTING_S, n] = drafting_s
+    cell_float[VERIFYING_S, n] = cell[VERIFICATION_S, n]
+    cell_float[COMMUNICATION_S, n] = communication_s
+    cell_float[TIME_S, n] = end_s
+    cell_float[GOODPUT, n] = tokens / latency_s
+    cell_int[ROUND_INDEX, n] = counter[n, ROUND]
+    cell_int[TOKENS, n] = tokens
+    cell_int[EMITTED, n] = emitted
+    cell_int[BONUS_TOKENS, n] = num_devices - num_rejected
+    cell_int[CORRECTION_TOKENS, n] = num_rejected
+    cell_int[TRUNCATED, n] = truncated
+    time_s[n] = end_s
+    counter[n, ROUND] += 1
+    counter[n, EPISODE_TOKENS] += tokens
 
 
 @lean
@@ -1352,9 +1356,9 @@ def play(
         draft, chosen: [N, K] lengths to draft (now, or next if the round is pending) and modes to
             use now; modes are read under the rule GIVEN only.
         share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
-        idle: [N] true for cells that sit out.
+        idle: [N] true for cells that sit out; they keep their observation, all else is 0.
         obs_float, ..., cell_int: outputs, see the row names above.
-        workspace: [4, max(N, 4), K] overwritten.
+        workspace: [7, K] overwritten.
 
     Returns:
         How many cells need their next block of the tape before the next step (:func:`find_due`
@@ -1366,49 +1370,45 @@ def play(
 
     pending, full = kind[PENDING], kind[FULL]
     num_cells, num_devices = draft.shape
-    drafted, accepted = device_int[DRAFTED], device_int[ACCEPTED]
-    rejected, mode = device_int[REJECTED], device_int[MODE]
-    power_w, band_hz = device_float[POWER_W], device_float[ALLOCATED_HZ]
-    drafting_s, communication_s = cell_float[DRAFTING_S], cell_float[COMMUNICATION_S]
-    gain, uplink_snr, cost_or_work = workspace[0], workspace[1], workspace[2]
-    scratch = workspace[3]
-
-    lengths = memory[PENDING_DRAFT] if pending else draft
+    gain, uplink_snr, cost_or_work = workspace[4], workspace[5], workspace[6]
+    scratch = workspace[:4]
     due = 0
-    # Some cells at a time, so that what one phase writes is still cached when the next reads it.
-    for first in range(0, num_cells, CELLS_AT_A_TIME):
-        last = min(first + CELLS_AT_A_TIME, num_cells)
-        verify(
-            first, last, idle, cell, device, tape, counter, lengths, gain, uplink_snr, drafted,
-            accepted, rejected, drafting_s, scratch,
-        )  # fmt: skip
+    for n in range(num_cells):
+        if idle[n]:
+            device_float[:, n], device_int[:, n] = 0.0, 0
+            cell_float[:, n], cell_int[:, n] = 0.0, 0
+            continue
+        drafted, accepted = device_int[DRAFTED, n], device_int[ACCEPTED, n]
+        rejected, mode = device_int[REJECTED, n], device_int[MODE, n]
+        power_w, band_hz = device_float[POWER_W, n], device_float[ALLOCATED_HZ, n]
+        slot, row = place_of(counter[n, ROUND])
+        variates = tape[n, slot, row]
+        lengths = memory[PENDING_DRAFT, n] if pending else draft[n]
+
+        read_channel(n, cell, device, variates[FADING], gain, uplink_snr)
+        drafting_s = verify(n, device, variates, lengths, drafted, accepted, rejected, scratch[0])
         if kind[UPLOADS]:
-            send_drafts(
-                first, last, share, cell, device, uplink_snr, cost_or_work, drafted, drafting_s,
-                mode, power_w, band_hz, communication_s, scratch,
+            finished_s = send_drafts(
+                n, share[n], cell, device, uplink_snr, drafted, mode, power_w, band_hz,
+                cost_or_work, scratch,
             )  # fmt: skip
+            communication_s = finished_s - drafting_s
         else:
-            send_corrections(
-                first, last, kind[RULE], chosen, cell, device, gain, uplink_snr, cost_or_work,
-                rejected, mode, power_w, band_hz, communication_s, scratch,
+            communication_s = send_corrections(
+                n, kind[RULE], chosen[n], cell, device, gain, uplink_snr, rejected, mode, power_w,
+                band_hz, cost_or_work, scratch,
             )  # fmt: skip
         account(
-            first, last, full, idle, cell, time_s, counter, memory, accepted, rejected, cell_float,
-            cell_int,
+            n, full, cell, time_s, counter, memory, accepted, rejected, drafting_s, communication_s,
+            cell_float, cell_int,
         )  # fmt: skip
-        for n in range(first, last):
-            if idle[n]:
-                for k in range(num_devices):
-                    mode[n, k] = 0  # zeros all over, as where an info is masked out
-                continue
-            due += needs_block(pending, counter[n, ROUND])
-            if pending:
-                for k in range(num_devices):
-                    memory[PENDING_DRAFT, n, k] = draft[n, k]
-        observe(
-            first, last, pending, full, idle, cell, device, tape, counter, memory, obs_float,
-            obs_int, scratch,
-        )  # fmt: skip
+        due += needs_block(pending, counter[n, ROUND])
+        if pending:
+            for k in range(num_devices):
+                memory[PENDING_DRAFT, n, k] = draft[n, k]
+        observe_cell(
+            n, pending, full, cell, device, tape, counter, memory, obs_float, obs_int, scratch
+        )
     return due
 
 

@@ -75,9 +75,7 @@ def allocate(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         work = np.where(length > 0, length * bits / np.asarray(spectral_efficiency), 0.0)
     allocated, latency_s = devices(0.0), cells(0.0)
-    kernels.upload(
-        0,
-        latency_s.size,
+    kernels.upload_all(
         0 if share is None else 1,
         devices(length, np.int64),
         devices(0.0 if share is None else share),
