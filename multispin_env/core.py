@@ -131,7 +131,7 @@ class Core:
         self._time_s = np.zeros(n)
         self._counter = np.zeros((n, 2), np.int64)
         self._memory = np.zeros((5, n, k), np.int64)
-        self._inputs = (
+        self._state = (
             self._kind,
             self._cell,
             self._device,
@@ -144,14 +144,19 @@ class Core:
             self._share,
         )
         self._workspace = np.empty((7, k))
+        self._play: Callable[..., int] | None = None  # compiled, or loaded, at the first step
         rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
         self._shapes = [(row, n, k) for row in rows]
         self._cell_blocks = None if batched else (np.empty((6, n)), np.empty((6, n), np.int64))
         front = (n,) if batched else ()
         self._one_each, self._two_each = (*front, k), (*front, 2 * k)
+        self._halves = (..., slice(k)), (..., slice(k, None))
         self._due = np.zeros(n, np.int64)
         self._nobody = np.zeros(n, np.bool_)
         self._no_integers = np.zeros((0, n, k), np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_play": None}  # machine code cannot be copied
 
     # ---- starting episodes -----------------------------------------------------------------
 
@@ -242,7 +247,7 @@ class Core:
         Raises:
             ValueError: wrong keys, shape or dtype; the decision stays what it was.
         """
-        control, k = self.control, self.num_devices
+        control = self.control
         if control.bandwidth:
             if not isinstance(action, dict) or action.keys() != _SPLIT_KEYS:
                 got = sorted(action) if isinstance(action, dict) else type(action).__name__
@@ -253,8 +258,9 @@ class Core:
             self._share[...] = share
         elif control.draft and control.mode:
             both = _integers("action", action, self._two_each)
-            self._draft[...] = both[..., :k]
-            self._chosen[...] = both[..., k:]
+            lengths, modes = self._halves
+            self._draft[...] = both[lengths]
+            self._chosen[...] = both[modes]
         elif control.mode:
             self._chosen[...] = _integers("action", _whole(action), self._one_each)
         else:
@@ -320,7 +326,11 @@ class Core:
         if self._tossed:
             self._chosen[...] = self._coins_now()
         outcome = self._new_outcome()
-        due = kernels.play(*self._inputs, idle, *outcome, self._workspace)
+        if self._play is None:
+            self._play = kernels.machine_code(
+                kernels.play, self._state, idle, outcome, self._workspace
+            )
+        due = self._play(self._state, idle, outcome, self._workspace)
         if due >= 0 and self.draft_policy is not None:
             playing = ~idle
             self._memory[kernels.PENDING_DRAFT, playing] = self._ask_policy()[playing]

@@ -293,7 +293,10 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         self._core.fork(0, episode_seed(np.random.default_rng(int(seed))))
 
     def _observation(self, outcome: Outcome) -> Observation:
-        return {key: outcome[block][row] for key, block, row in self._rows}
+        observation: Observation = {}
+        for key, block, row in self._rows:
+            observation[key] = outcome[block][row]
+        return observation
 
 
 def _info(outcome: Outcome) -> tuple[dict[str, Any], bool]:

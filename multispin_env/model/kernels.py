@@ -57,6 +57,17 @@ def lean(function: _Function) -> _Function:
     return _compile(function, forceinline=True, _nrt=False)
 
 
+def machine_code(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """What a compiled function runs for arguments of these types, and of no others.
+
+    Called directly, it saves numba's look at the types of all arguments in every call.
+    """
+    compile_for = getattr(function, "compile", None)
+    if compile_for is None:  # NUMBA_DISABLE_JIT is set
+        return function
+    return cast("Callable[..., Any]", compile_for(tuple(map(numba.typeof, arguments))))
+
+
 # ---- logarithms -------------------------------------------------------------------------------
 
 
@@ -1338,10 +1349,7 @@ def account(
 
 
 @lean
-def play(
-    kind, cell, device, tape, time_s, counter, memory, draft, chosen, share, idle, obs_float,
-    obs_int, device_float, device_int, cell_float, cell_int, workspace,
-):  # fmt: skip
+def play(state, idle, outcome, workspace):
     """Play one round in each of N cells, advance their clocks, observe what comes next.
 
     The round itself is a pure function of the tape, the round index and the decision; around it
@@ -1349,21 +1357,24 @@ def play(
     anything changes.
 
     Args:
-        kind: [5] what kind of environment, see the names above.
-        cell, device: constants, see the row names above.
-        tape: two consecutive blocks of exponential variates [N, 2, BLOCK, 2, K] (row names above).
-        time_s, counter, memory: state.
-        draft, chosen: [N, K] lengths to draft (now, or next if the round is pending) and modes to
-            use now; modes are read under the rule GIVEN only.
-        share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
+        state: a tuple of arrays whose rows are named above.
+            kind: [5] what kind of environment.
+            cell, device: constants.
+            tape: two consecutive blocks of exponential variates, [N, 2, BLOCK, 2, K].
+            time_s, counter, memory: what changes from round to round.
+            draft, chosen: [N, K] lengths to draft (now, or next if the round is pending) and modes
+                to use now; modes are read under the rule GIVEN only.
+            share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
         idle: [N] true for cells that sit out; they keep their observation, all else is 0.
-        obs_float, ..., cell_int: outputs, see the row names above.
+        outcome: a tuple of the outputs.
         workspace: [7, K] overwritten.
 
     Returns:
         How many cells need their next block of the tape before the next step (:func:`find_due`
         lists them), or -1 - i with i as in :func:`find_invalid`.
     """
+    kind, cell, device, tape, time_s, counter, memory, draft, chosen, share = state
+    obs_float, obs_int, device_float, device_int, cell_float, cell_int = outcome
     bad = find_invalid(kind, draft, chosen, share, idle)
     if bad >= 0:
         return -1 - bad

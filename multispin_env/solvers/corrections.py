@@ -27,7 +27,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 from multispin_env.model import kernels
 from multispin_env.model.acceptance import expected_tokens, rejection_probability, run_length
@@ -56,6 +55,8 @@ def _outcomes(samples: int, num_devices: int, seed: int) -> tuple[Floats, Intege
 
     Scrambled Sobol points: as few as 128 average as well as a thousand independent ones.
     """
+    from scipy.stats import qmc  # takes as long to import as all that an environment needs
+
     sampler = qmc.Sobol(2 * num_devices, scramble=True, rng=np.random.default_rng(seed))
     exponent = int(np.ceil(np.log2(samples)))
     uniform = sampler.random_base2(exponent)[:samples]
