@@ -41,14 +41,13 @@ DEVICE_INT_KEYS: Final = ("drafted", "accepted", "rejected", "mode")
 DEVICE_FLOAT_KEYS: Final = ("power_w", "bandwidth_hz")
 
 
-#: What one step gave, as blocks whose rows are named by the key tuples above: observations as
-#: float32 and int64 [keys, N, K], devices as float64 [2, N, K] and int64 [4, N, K], cells as
-#: float64 [6, N] and int64 [6, N], the last row flagging truncation. Blocks with devices are
-#: allocated anew at every step, so that views of them can be handed out; those per cell only in a
-#: batched core.
+#: What one step gave, as blocks whose rows are named by the key tuples above: float observations as
+#: float32 [keys, N, K], devices as float64 [2, N, K] and int64 [4 + keys, N, K], integer
+#: observations last, cells as float64 [6, N] and int64 [6, N], the last row flagging truncation.
+#: Blocks with devices are allocated anew at every step, so that views of them can be handed out;
+#: those per cell only in a batched core.
 Outcome = tuple[
     NDArray[np.float32],
-    NDArray[np.int64],
     NDArray[np.float64],
     NDArray[np.int64],
     NDArray[np.float64],
@@ -145,7 +144,7 @@ class Core:
         )
         self._workspace = np.empty((7, k))
         self._play: Callable[..., int] | None = None  # compiled, or loaded, at the first step
-        rows = (len(self.float_keys), len(self.integer_keys), 2, 4)
+        rows = (len(self.float_keys), 2, kernels.OBSERVED + len(self.integer_keys))
         self._shapes = [(row, n, k) for row in rows]
         self._cell_blocks = None if batched else (np.empty((6, n)), np.empty((6, n), np.int64))
         front = (n,) if batched else ()
@@ -153,7 +152,6 @@ class Core:
         self._halves = (..., slice(k)), (..., slice(k, None))
         self._due = np.zeros(n, np.int64)
         self._nobody = np.zeros(n, np.bool_)
-        self._no_integers = np.zeros((0, n, k), np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_play": None}  # machine code cannot be copied
@@ -312,7 +310,8 @@ class Core:
             self._tape,
             self._counter,
             self._memory,
-            *outcome[:2],
+            outcome[0],
+            outcome[2][kernels.OBSERVED :],
             self._workspace,
         )
 
@@ -357,7 +356,7 @@ class Core:
 
     def regrets(self, outcome: Outcome, cells: Iterable[int]) -> dict[str, NDArray[np.float64]]:
         """How far the listed cells' last decisions were from the best known, [N] (0 elsewhere)."""
-        _, _, device_float, device_int, cell_float, cell_int = outcome
+        _, device_float, device_int, cell_float, cell_int = outcome
         found = {key: np.zeros(self.num_cells) for key in self.regret_keys}
         for n in cells:
             values = round_regret(
@@ -390,11 +389,10 @@ class Core:
 
     def _new_outcome(self) -> Outcome:
         n = self.num_cells
-        obs_float, obs_int, device_float, device_int = self._shapes
+        obs_float, device_float, device_int = self._shapes
         cell_float, cell_int = self._cell_blocks or (np.empty((6, n)), np.empty((6, n), _INT64))
         return (
             np.empty(obs_float, _FLOAT32),
-            np.empty(obs_int, _INT64) if self.integer_keys else self._no_integers,
             np.empty(device_float),
             np.empty(device_int, _INT64),
             cell_float,

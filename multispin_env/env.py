@@ -22,6 +22,7 @@ from multispin_env.core import (
     DEVICE_INT_KEYS,
     Outcome,
 )
+from multispin_env.model import kernels
 from multispin_env.rewards import Reward
 from multispin_env.scenario import Scenario
 from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
@@ -171,10 +172,9 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             regret=regret,
         )
         self.correction = correction
-        self._rows = [
-            (key, block, (row, 0))
-            for block, keys in enumerate((self._core.float_keys, self._core.integer_keys))
-            for row, key in enumerate(keys)
+        self._rows = [(key, 0, (i, 0)) for i, key in enumerate(self._core.float_keys)]
+        self._rows += [
+            (key, 2, (kernels.OBSERVED + i, 0)) for i, key in enumerate(self._core.integer_keys)
         ]
         self._running = False
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
@@ -310,7 +310,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
 
 def _info(outcome: Outcome) -> tuple[dict[str, Any], bool]:
     """The info of the only cell, and whether the episode is truncated."""
-    _, _, floats, integers, cell_float, cell_int = outcome
+    _, floats, integers, cell_float, cell_int = outcome
     # Spelt out, rows taken one by one, in a dict that need not grow: a step is mostly this.
     info = _NO_INFO.copy()
     (

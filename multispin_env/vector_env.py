@@ -24,6 +24,7 @@ from multispin_env.core import (
     DEVICE_INT_KEYS,
     Outcome,
 )
+from multispin_env.model import kernels
 from multispin_env.rewards import Reward
 from multispin_env.scenario import Scenario
 from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
@@ -264,7 +265,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
     def _observations(self, outcome: Outcome) -> Observation:
         core = self._core
         observation: Observation = dict(zip(core.float_keys, outcome[0]))
-        observation.update(zip(core.integer_keys, outcome[1]))
+        observation.update(zip(core.integer_keys, outcome[2][kernels.OBSERVED :]))
         return observation
 
     def _infos(
@@ -276,7 +277,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         if not played.any():
             _add(infos, "time_s", np.zeros(self.num_envs), np.zeros(self.num_envs, np.bool_))
             return infos, np.zeros(self.num_envs)
-        _, _, device_float, device_int, cell_float, cell_int = outcome
+        _, device_float, device_int, cell_float, cell_int = outcome
         values: Infos = dict(zip(CELL_INT_KEYS, cell_int))
         values.update(zip(CELL_FLOAT_KEYS, cell_float))
         values.update(zip(DEVICE_INT_KEYS, device_int))

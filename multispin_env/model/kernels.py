@@ -1078,6 +1078,7 @@ PENDING_DRAFT, ACCEPTED_COUNT, REJECTION_COUNT, LAST_ACCEPTED, LAST_REJECTED = r
 LATENCY_S, DRAFTING_S, VERIFYING_S, COMMUNICATION_S, TIME_S, GOODPUT = range(6)
 ROUND_INDEX, TOKENS, EMITTED, BONUS_TOKENS, CORRECTION_TOKENS, TRUNCATED = range(6)
 DRAFTED, ACCEPTED, REJECTED, MODE = range(4)
+OBSERVED: Final = 4  # first of the rows behind MODE: what is observed in integers
 POWER_W, ALLOCATED_HZ = range(2)
 
 
@@ -1374,7 +1375,8 @@ def play(state, idle, outcome, workspace):
         lists them), or -1 - i with i as in :func:`find_invalid`.
     """
     kind, cell, device, tape, time_s, counter, memory, draft, chosen, share = state
-    obs_float, obs_int, device_float, device_int, cell_float, cell_int = outcome
+    obs_float, device_float, device_int, cell_float, cell_int = outcome
+    obs_int = device_int[OBSERVED:]
     bad = find_invalid(kind, draft, chosen, share, idle)
     if bad >= 0:
         return -1 - bad
@@ -1386,7 +1388,7 @@ def play(state, idle, outcome, workspace):
     due = 0
     for n in range(num_cells):
         if idle[n]:
-            device_float[:, n], device_int[:, n] = 0.0, 0
+            device_float[:, n], device_int[:OBSERVED, n] = 0.0, 0
             cell_float[:, n], cell_int[:, n] = 0.0, 0
             continue
         drafted, accepted = device_int[DRAFTED, n], device_int[ACCEPTED, n]
