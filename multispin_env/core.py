@@ -40,7 +40,6 @@ CELL_FLOAT_KEYS: Final = (
 DEVICE_INT_KEYS: Final = ("drafted", "accepted", "rejected", "mode")
 DEVICE_FLOAT_KEYS: Final = ("power_w", "bandwidth_hz")
 
-
 #: What one step gave, as blocks whose rows are named by the key tuples above: float observations as
 #: float32 [keys, N, K], devices as float64 [2, N, K] and int64 [4 + keys, N, K], integer
 #: observations last, cells as float64 [6, N] and int64 [6, N], the last row flagging truncation.
@@ -105,7 +104,7 @@ class Core:
         rule = kernels.GIVEN if control.mode or self._tossed else RULES[correction]
         uploads = int(first.protocol == "upload")
         longest = self.max_draft_length
-        self._kind = np.array([uploads, rule, self._pending, self._full, longest])
+        self._kind = np.array([uploads, rule, self._pending, self._full, longest], np.int64)
 
         # The decision, which `decide` writes and the kernel reads.
         self._draft = np.zeros((n, k), np.int64)

@@ -1,6 +1,6 @@
 """How fast are the environments? Rounds per second beside CartPole-v1, in the same process.
 
-    python scripts/throughput.py            # all of it, about three minutes
+    python scripts/throughput.py            # all of it, about two minutes
     python scripts/throughput.py --quick    # a smoke run
 
 Machines differ and are noisy, so the numbers to quote are the ratios: CartPole-v1 is timed again

@@ -3,6 +3,7 @@
 import copy
 import json
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -172,6 +173,35 @@ def test_a_fresh_process_plays_the_same(request):
     trace = rollout(gym.make(IDS[2]), 200, seed=7)
     digest = __import__("hashlib").sha256(pickle.dumps(scope["digestible"](trace))).hexdigest()
     assert hashes == {digest}
+
+
+REWARDS = """
+import json, sys
+sys.path.insert(0, {tests!r})
+import gymnasium as gym
+from test_env import IDS, rollout
+traces = [rollout(gym.make("multispin_env:" + env_id), 100, seed=7) for env_id in IDS]
+print(json.dumps([[item[1] for item in trace if len(item) == 5] for trace in traces]))
+"""
+
+
+def test_interpreted_kernels_give_the_same_rewards(request):
+    script = REWARDS.format(tests=str(request.path.parent))
+    compiled, interpreted = (
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                text=True,
+                check=True,
+                env=os.environ | {"NUMBA_DISABLE_JIT": disabled},
+            ).stdout
+        )
+        for disabled in ("0", "1")
+    )
+    assert [len(rewards) for rewards in interpreted] == [100] * 4
+    for one, other in zip(compiled, interpreted, strict=True):
+        assert one == pytest.approx(other, rel=1e-12)  # logarithms may differ in the last place
 
 
 def test_reset_with_a_seed_twice_is_equal_and_unseeded_resets_continue():
