@@ -19,7 +19,7 @@ import json
 import sys
 import traceback
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -253,9 +253,9 @@ class Verify:
     def run(self) -> None:
         outcome = benchmark.verify(
             self.entry,
-            rerun=not self.replay_only,
+            None if self.replay_only else partial(baselines.portfolio, "strongest"),
             trust_pickles=self.trust_pickles,
-            progress=lambda step: print(f"{step} ..."),
+            progress=lambda step: print(step, flush=True),
         )
         print(f"{self.entry}: {outcome.status}" + (outcome.reason and f": {outcome.reason}"))
         if outcome.decision_ms is not None:

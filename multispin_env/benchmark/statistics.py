@@ -40,6 +40,13 @@ class Estimate:
         return float(self.standard_error * stats.t.ppf(0.5 + LEVEL / 2, self.degrees))
 
     @property
+    def p_above(self) -> float:
+        """One-sided, of the hypothesis that the number is not above 0."""
+        if self.standard_error == 0.0:
+            return 0.5 if self.value <= 0.0 else 0.0
+        return float(stats.t.sf(self.value / self.standard_error, self.degrees))
+
+    @property
     def p_value(self) -> float:
         """Two-sided, of the hypothesis that the number is 0."""
         if self.standard_error == 0.0:
@@ -67,6 +74,40 @@ def paired_difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     if a.size != b.size:
         raise ValueError(f"first has {a.size} episodes, second {b.size}: must be the same ones")
     return mean_interval(a - b)
+
+
+def adjusted_difference(
+    first: ArrayLike, second: ArrayLike, first_beside: ArrayLike, second_beside: ArrayLike
+) -> Estimate:
+    """Mean of `first` less mean of `second`, other episodes, without the luck of these episodes.
+
+    That luck shows in what a companion got in the same episodes, `*_beside`. Least squares of
+
+        value = a + b beside + difference [first] + noise
+
+    (analysis of covariance) has, for a companion that meets the same fortunes, a far smaller error
+    than the plain difference, and no larger one for a companion that does not.
+
+    Raises:
+        ValueError: as :func:`paired_difference`, of either pair.
+    """
+    values, besides = [], []
+    for value, beside in ((first, first_beside), (second, second_beside)):
+        values.append(_episodes("values", value))
+        besides.append(_episodes("beside", beside))
+        if values[-1].size != besides[-1].size:
+            raise ValueError(
+                f"values has {values[-1].size} episodes, beside {besides[-1].size}: "
+                "must be the same ones"
+            )
+    y, x = np.concatenate(values), np.concatenate(besides)
+    x = (x - x.mean()) / (x.std() or 1.0)
+    design = np.column_stack([np.arange(y.size) < values[0].size, np.ones(y.size), x])
+    coefficients, _, rank, _ = np.linalg.lstsq(design, y)
+    residual = y - design @ coefficients
+    degrees = y.size - int(rank)
+    variance = float(residual @ residual) / degrees * np.linalg.pinv(design.T @ design)[0, 0]
+    return Estimate(float(coefficients[0]), float(np.sqrt(variance)), degrees)
 
 
 @dataclass(frozen=True)

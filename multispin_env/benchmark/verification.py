@@ -21,8 +21,8 @@ from scipy import stats
 from multispin_env.benchmark.entry import MAX_DECISION_MS, PLAIN_FILES, Entry, hash_files, load_run
 from multispin_env.benchmark.isolation import IsolatedPolicy
 from multispin_env.benchmark.results import COLUMNS, Results, episode_row
-from multispin_env.benchmark.rollout import Episode, PolicyError, play_episode
-from multispin_env.benchmark.statistics import holm
+from multispin_env.benchmark.rollout import Episode, Factory, PolicyError, play, play_episode
+from multispin_env.benchmark.statistics import Estimate, adjusted_difference, holm
 from multispin_env.benchmark.suite import Task
 
 #: Relative difference of replayed numbers that passes for rounding.
@@ -30,10 +30,10 @@ TOLERANCE: Final = 1e-9
 #: Difference of a rerun bandwidth share that passes for rounding.
 SHARE_TOLERANCE: Final = 1e-5
 
-#: Episodes of each task that only the verifier knows, and when they tell against a policy. The
-#: public ones are the same for all entries and may be lucky ones for all: hence the low level.
+#: Episodes of each task that only the verifier knows, and when they tell against a policy: low, as
+#: the stated ones are the same for all entries, and no entry should be rejected by chance.
 FRESH_EPISODES: Final = 32
-FRESH_LEVEL: Final = 1e-6
+FRESH_LEVEL: Final = 1e-4
 #: How much slower a decision may be here than declared, and what the pipe adds [ms].
 TIME_SLACK: Final = 3.0
 PIPE_MS: Final = 1.0
@@ -94,8 +94,8 @@ class RejectionError(Exception):
 
 def verify(
     folder: str | Path,
+    companion: Factory | None,
     *,
-    rerun: bool = True,
     trust_pickles: bool = False,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Verification:
@@ -106,14 +106,16 @@ def verify(
     3. Rerun: the policy is made again in a process of its own, from a copy of the entry's files
        without its results. It is sent observations and answers with actions, which must be the
        stored ones; environment, seeds and clock stay here. Then it plays fresh episodes: it must
-       not play the stated ones better than those. This runs the entry's code: do it where that is
-       safe.
+       not play the stated ones better than those, beside what a companion makes of both. This runs
+       the entry's code: do it where that is safe.
 
     Args:
         folder: of the entry.
-        rerun: whether to do the third step; without it the entry is at most `replayed`.
+        companion: `make(env) -> policy` of an honest policy for all tasks, the stronger the better.
+            How well episodes go for it tells lucky ones from known ones. None: the third step is
+            left out, and the entry is at most `replayed`.
         trust_pickles: accept files that run code when they are loaded.
-        progress: called with what is done next.
+        progress: called with what is done next, and what the rerun finds on each task.
 
     Raises:
         ValueError: the folder holds no entry.
@@ -129,17 +131,18 @@ def verify(
         for run, stated in results.items():
             progress(f"replay of {run}")
             replay(entry, run, stated)
-        if rerun:
+        if companion is not None:
             times = []
+            beside = _Companion(companion, entry)
             for run, stated in results.items():
                 progress(f"rerun of {run}")
-                times.append(_rerun(folder, entry, run, stated))
+                times.append(_rerun(folder, entry, run, stated, beside, progress))
             decision_ms = float(np.mean(times))
             _check_time(entry, decision_ms)
     except RejectionError as rejection:
         outcome = Verification(REJECTED, str(rejection), _entry_hash(folder), None)
     else:
-        status = VERIFIED if rerun else REPLAYED
+        status = REPLAYED if companion is None else VERIFIED
         outcome = Verification(status, "", _entry_hash(folder), decision_ms)
     outcome.save(folder)
     return outcome
@@ -277,7 +280,34 @@ def _close(told: str, value: str) -> bool:
         return False
 
 
-def _rerun(folder: Path, entry: Entry, run: str, stated: Results) -> float:
+class _Companion:
+    """An honest policy, and what it gets in the episodes of an entry [tokens/s]."""
+
+    def __init__(self, factory: Factory, entry: Entry) -> None:
+        self._factory, self._entry = factory, entry
+        self._stated: dict[str, list[float]] = {}
+
+    def stated(self, task: Task) -> list[float]:
+        """In the stated episodes, which are the same in all runs."""
+        if task.name not in self._stated:
+            seeds = task.seeds(self._entry.split, None, self._entry.value)
+            self._stated[task.name] = self.goodputs(task, seeds)
+        return self._stated[task.name]
+
+    def goodputs(self, task: Task, seeds: Sequence[int]) -> list[float]:
+        """In the episodes of given seeds."""
+        played = play(self._factory, task, seeds, self._entry.track, expected=False)
+        return [episode.goodput for episode in played]
+
+
+def _rerun(
+    folder: Path,
+    entry: Entry,
+    run: str,
+    stated: Results,
+    beside: _Companion,
+    progress: Callable[[str], None],
+) -> float:
     """Rerun a policy apart from everything else; returns the measured time of a decision [ms]."""
     seconds: list[float] = []
     fresh_seconds: list[float] = []
@@ -303,13 +333,27 @@ def _rerun(folder: Path, entry: Entry, run: str, stated: Results) -> float:
                                 f"{where}: the rerun policy acts otherwise. One that tosses coins "
                                 "needs a method seed(int), and must draw from that seed alone"
                             )
+                secret = [secrets.randbelow(2**48) for _ in range(FRESH_EPISODES)]
                 fresh = [
                     _play_apart(policy, env, task, seed, f"{run}, {task.name}, a fresh episode")
-                    for seed in (secrets.randbelow(2**48) for _ in range(FRESH_EPISODES))
+                    for seed in secret
                 ]
                 fresh_seconds += [episode.decision_s for episode in fresh]
                 told = stated.column(task.name, "goodput")
-                doubts[task.name] = _known_beforehand(told, [e.goodput for e in fresh])
+                difference = adjusted_difference(
+                    told,
+                    [episode.goodput for episode in fresh],
+                    beside.stated(task),
+                    beside.goodputs(task, secret),
+                )
+                doubts[task.name] = _known_beforehand(difference, float(told.mean()))
+                better, error = (
+                    100.0 * x / told.mean() for x in (difference.value, difference.half_width)
+                )
+                progress(
+                    f"{task.name}: stated episodes are played {better:+.2f} ± {error:.2f} % better "
+                    "than fresh ones"
+                )
     together = float(stats.combine_pvalues(list(doubts.values()), "stouffer").pvalue)
     for name, p in [*zip(doubts, holm(list(doubts.values()))), ("all tasks together", together)]:
         if p < FRESH_LEVEL:
@@ -329,12 +373,12 @@ def _isolated(folder: Path, entry: Entry, run: str) -> IsolatedPolicy:
         raise RejectionError(f"{run}: the policy cannot be rerun: {error}") from error
 
 
-def _known_beforehand(stated: NDArray[np.float64], fresh: Sequence[float]) -> float:
-    """p-value of stated goodputs that are no better than fresh ones (Welch, one-sided)."""
-    if np.ptp(stated) == 0.0 and np.ptp(fresh) == 0.0:
-        return 0.5 if stated[0] <= fresh[0] * (1.0 + TOLERANCE) else 0.0
-    test = stats.ttest_ind(stated, fresh, equal_var=False, alternative="greater")
-    return float(np.clip(test.pvalue, 1e-300, 1.0 - 1e-12))
+def _known_beforehand(difference: Estimate, goodput: float) -> float:
+    """p-value of stated episodes that are played no better than fresh ones."""
+    rounding = TOLERANCE * goodput
+    if difference.standard_error <= rounding:  # the companion itself, or goodputs that never vary
+        return 0.5 if difference.value <= rounding else 0.0
+    return float(np.clip(difference.p_above, 1e-300, 1.0 - 1e-12))
 
 
 def _play_apart(

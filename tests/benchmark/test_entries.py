@@ -4,11 +4,13 @@ import hashlib
 import random
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from small import write_references, write_suite
 
+import baselines
 from multispin_env import benchmark
 from multispin_env.benchmark import (
     Entry,
@@ -21,6 +23,7 @@ from multispin_env.benchmark import (
 )
 from multispin_env.benchmark.entry import hash_files
 from multispin_env.benchmark.report import Line
+from multispin_env.benchmark.statistics import adjusted_difference
 
 POLICY = '''
 """Plays the papers' policies, or worse, as a file of weights says."""
@@ -35,6 +38,13 @@ WEIGHTS = Path(__file__).parent / "weights.txt"
 def make(env, bias=0):
     return baselines.portfolio(WEIGHTS.read_text().strip(), env)
 '''
+
+
+STRONGEST = partial(baselines.portfolio, "strongest")
+
+
+def verify(folder, companion=STRONGEST, **options):
+    return benchmark.verify(folder, companion, **options)
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +91,15 @@ def rehash(folder, **changes):
 
 def test_an_honest_entry_is_verified(entry, work):
     assert Verification.load(entry) is None
-    outcome = benchmark.verify(entry, rerun=False)
+    outcome = verify(entry, companion=None)
     assert (outcome.status, outcome.reason) == ("replayed", "")
     assert Line.of_entry(entry).status == "replayed"
     steps = []
-    outcome = benchmark.verify(entry, progress=steps.append)
+    outcome = verify(entry, progress=steps.append)
     assert (outcome.status, outcome.reason) == ("verified", "")
     assert outcome.decision_ms > 0
-    assert steps == ["rules", "replay of run-0", "rerun of run-0"]
+    assert steps[:3] == ["rules", "replay of run-0", "rerun of run-0"]
+    assert [step.split(":")[0] for step in steps[3:]] == ["draft", "modes", "joint", "bandwidth"]
     assert Line.of_entry(entry).status == "verified"
     # A verification is of one state of the entry.
     stored = (entry.parent / "verifications.json").read_text()
@@ -133,11 +144,11 @@ def test_forged_numbers_are_rejected(entry, column):
         return repr(value) if "." in text else str(int(text) + 1)
 
     change_cell(entry, column, forge)
-    changed = benchmark.verify(entry, rerun=False)
+    changed = verify(entry, companion=None)
     assert changed.status == "rejected"
     assert "run-0/episodes.csv has changed" in changed.reason
     rehash(entry)
-    forged = benchmark.verify(entry, rerun=False)
+    forged = verify(entry, companion=None)
     assert forged.status == "rejected"
     told = "episodes.csv: row 2 is" if column == "seed" else f"{column} is stated as"
     assert told in forged.reason
@@ -189,7 +200,7 @@ def drop_task(arrays):
 def test_forged_arrays_are_rejected(entry, forge, reason):
     change_arrays(entry, forge)
     rehash(entry)
-    outcome = benchmark.verify(entry, rerun=False)
+    outcome = verify(entry, companion=None)
     assert outcome.status == "rejected"
     assert reason in outcome.reason
 
@@ -217,33 +228,33 @@ def empty_array(folder):
 def test_forged_tables_are_rejected(entry, forge, reason):
     forge(entry)
     rehash(entry)
-    outcome = benchmark.verify(entry, rerun=False)
+    outcome = verify(entry, companion=None)
     assert outcome.status == "rejected"
     assert reason in outcome.reason
 
 
 def test_other_weights_are_rejected(entry):
     (entry / "weights.txt").write_text("strongest\n")
-    assert "weights.txt has changed" in benchmark.verify(entry).reason
+    assert "weights.txt has changed" in verify(entry).reason
     rehash(entry)
-    assert benchmark.verify(entry, rerun=False).status == "replayed"  # the numbers do follow
-    outcome = benchmark.verify(entry)
+    assert verify(entry, companion=None).status == "replayed"  # the numbers do follow
+    outcome = verify(entry)
     assert outcome.status == "rejected"
     assert "the rerun policy acts otherwise" in outcome.reason
 
 
 def test_files_that_are_missing_or_too_many_are_rejected(entry):
     (entry / "notes.txt").write_text("hello")
-    assert "notes.txt is not listed" in benchmark.verify(entry).reason
+    assert "notes.txt is not listed" in verify(entry).reason
     (entry / "notes.txt").unlink()
     (entry / "policy.py").unlink()
-    assert "policy.py is missing" in benchmark.verify(entry).reason
+    assert "policy.py is missing" in verify(entry).reason
 
 
 def test_a_policy_that_needs_other_files_is_rejected(entry):
     (entry / "weights.txt").unlink()
     rehash(entry)
-    outcome = benchmark.verify(entry)
+    outcome = verify(entry)
     assert outcome.status == "rejected"
     assert "cannot be rerun: draft: making the policy: FileNotFoundError" in outcome.reason
 
@@ -323,18 +334,33 @@ def make(env):
     [("searching", "acts otherwise"), ("memorising", "played better than fresh ones")],
 )
 def test_policies_that_know_the_future_are_rejected(work, tmp_path, cheat, reason, monkeypatch):
-    # With ten stated episodes more fresh ones are needed than with 64; the same in every run.
-    monkeypatch.setattr(verification, "FRESH_EPISODES", 100)
+    # The same fresh episodes in every run of the test.
     monkeypatch.setattr(verification.secrets, "randbelow", random.Random(0).randrange)
     path = tmp_path / f"{cheat}.py"
     path.write_text(CHEATS[cheat].replace("{suite!r}", repr(str(work / "small.toml"))))
     plan = Plan(str(work / "small.toml"), f"{path}:make", decision_time_ms=1000.0)
     list(run(plan, tmp_path / "results"))
     benchmark.pack({"run-0": tmp_path / "results"}, tmp_path / "entry", name="E", authors=["Eve"])
-    assert benchmark.verify(tmp_path / "entry", rerun=False).status == "replayed"
-    outcome = benchmark.verify(tmp_path / "entry")
+    assert verify(tmp_path / "entry", companion=None).status == "replayed"
+    outcome = verify(tmp_path / "entry")
     assert outcome.status == "rejected"
     assert reason in outcome.reason
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.03])
+def test_known_episodes_are_told_from_lucky_ones(gain):
+    """Stated episodes that are a sixth richer for everybody; a policy that gains 3 % by knowing."""
+    generator = np.random.default_rng(0)
+    luck = np.append(generator.normal(120.0, 10.0, 64), generator.normal(100.0, 10.0, 32))
+    played = luck * generator.normal(1.0, 0.01, 96)
+    played[:64] *= 1.0 + gain
+
+    def doubt(goodputs):
+        difference = adjusted_difference(goodputs[:64], goodputs[64:], luck[:64], luck[64:])
+        return verification._known_beforehand(difference, goodputs.mean())
+
+    assert (doubt(played) < verification.FRESH_LEVEL) == (gain > 0)
+    assert doubt(luck) == 0.5  # the companion itself
 
 
 @pytest.mark.parametrize(
@@ -353,7 +379,7 @@ def test_what_a_rerun_runs(entry, text, reason):
     """A new policy in an old entry: it sees its own files, but not its results."""
     (entry / "policy.py").write_text(text)
     rehash(entry)
-    outcome = benchmark.verify(entry)
+    outcome = verify(entry)
     assert outcome.status == ("rejected" if reason else "verified")
     assert reason in outcome.reason
 
@@ -363,13 +389,13 @@ def test_a_file_of_the_entry_hides_no_module(entry):
     for name in ("numpy.py", "sitecustomize.py", "random.py"):
         (entry / name).write_text("import os\nos._exit(0)\n")
     rehash(entry)
-    assert benchmark.verify(entry).status == "verified"
+    assert verify(entry).status == "verified"
 
 
 def test_links_are_rejected(entry, work):
     (entry / "weights.txt").unlink()
     (entry / "weights.txt").symlink_to(work / "weights.txt")
-    assert "weights.txt is a link" in benchmark.verify(entry).reason
+    assert "weights.txt is a link" in verify(entry).reason
 
 
 def test_runs_of_learners_must_differ(work, tmp_path):
@@ -385,7 +411,7 @@ def test_runs_of_learners_must_differ(work, tmp_path):
         division="learned-closed",
         training_rounds=1000,
     )
-    assert "two have the same actions" in benchmark.verify(tmp_path / "entry", rerun=False).reason
+    assert "two have the same actions" in verify(tmp_path / "entry", companion=None).reason
 
 
 SLOW = (
@@ -413,7 +439,7 @@ def test_a_declared_time_must_hold(work, tmp_path, entry):
     text = text.replace("strip(), env)", "strip(), env))", 1)
     (entry / "policy.py").write_text("import time\n" + text)
     rehash(entry)
-    outcome = benchmark.verify(entry)  # 500 ms are declared
+    outcome = verify(entry)  # 500 ms are declared
     assert outcome.status == "verified"
     assert outcome.decision_ms > 5
     doubted = verification._check_time
@@ -425,17 +451,17 @@ def test_pickles_need_trust(entry):
     for name in ("net.pt", "net.PKL", "w.csv.gz"):
         (entry / name).write_bytes(b"\x80")
         rehash(entry)
-        assert f"{name} may run code" in benchmark.verify(entry, rerun=False).reason
+        assert f"{name} may run code" in verify(entry, companion=None).reason
         (entry / name).unlink()
     (entry / "net.pt").write_bytes(b"\x80")
     rehash(entry)
-    trusted = benchmark.verify(entry, rerun=False, trust_pickles=True)
+    trusted = verify(entry, companion=None, trust_pickles=True)
     assert trusted.status == "replayed"
 
 
 def test_another_suite_is_rejected(entry):
     rehash(entry, suite_sha256=hashlib.sha256(b"other").hexdigest())
-    assert "suite_sha256" in benchmark.verify(entry).reason
+    assert "suite_sha256" in verify(entry).reason
 
 
 @pytest.mark.parametrize(
@@ -472,7 +498,7 @@ def test_rules(entry, changes, message):
 
 def test_a_malformed_entry_is_rejected(entry):
     (entry / "entry.toml").write_text("name = 'x'")
-    outcome = benchmark.verify(entry)
+    outcome = verify(entry)
     assert outcome.status == "rejected"
     assert "entry.toml" in outcome.reason
 
@@ -515,7 +541,7 @@ def test_an_entry_may_cover_a_part_of_the_suite(work, tmp_path):
     assert packed.tasks == ("draft",)
     loaded = Entry.load(tmp_path / "entries" / "part")
     assert (loaded.tasks, loaded.training) == (("draft",), command)
-    outcome = benchmark.verify(tmp_path / "entries" / "part")
+    outcome = verify(tmp_path / "entries" / "part")
     assert outcome.status == "verified", outcome.reason
     references = load_references(benchmark.load(suite), path=work / "references.json")
     built = report.build([Line.of_entry(tmp_path / "entries" / "part")], references)
@@ -539,7 +565,7 @@ def test_several_runs_make_one_line(work, tmp_path):
     )
     loaded = Entry.load(tmp_path / "entry")
     assert loaded.runs == {"run-0": {"bias": 0}, "run-1": {"bias": 1}}
-    assert benchmark.verify(tmp_path / "entry").status == "verified"
+    assert verify(tmp_path / "entry").status == "verified"
     references = load_references(benchmark.load(folder), path=work / "references.json")
     built = report.build([Line.of_entry(tmp_path / "entry")], references)
     assert built.standings[0].rank == 1
@@ -593,7 +619,7 @@ def test_references_belong_to_one_suite_and_split(work):
 
 def test_an_entry_stays_as_it_is_when_its_policy_is_played(work, tmp_path):
     entry = shutil.copytree(work / "entry", tmp_path / "entry")
-    assert benchmark.verify(entry, rerun=False).status == "replayed"
+    assert verify(entry, companion=None).status == "replayed"
     plan = Plan(str(work / "small.toml"), f"{entry / 'policy.py'}:make", {"bias": 1}, episodes=2)
     list(run(plan, tmp_path / "again"))
     assert not (entry / "__pycache__").exists()
@@ -604,14 +630,14 @@ def test_hostile_entries_are_rejected_not_crashed_on(work, tmp_path):
     for number, changes in enumerate(({"value": "x"}, {"split": "test"})):
         entry = shutil.copytree(work / "entry", tmp_path / f"entry-{number}")
         rehash(entry, **changes)
-        outcome = benchmark.verify(entry, rerun=False)
+        outcome = verify(entry, companion=None)
         assert outcome.status == "rejected"
         assert "value = " in outcome.reason
     entry = shutil.copytree(work / "entry", tmp_path / "plain-array")
     with (entry / "run-0" / "actions.npz").open("wb") as file:
         np.save(file, np.arange(3))
     rehash(entry)
-    assert benchmark.verify(entry, rerun=False).status == "rejected"
+    assert verify(entry, companion=None).status == "rejected"
 
 
 def test_training_seeds_must_differ_in_what_they_do(work, tmp_path):
@@ -623,6 +649,6 @@ def test_training_seeds_must_differ_in_what_they_do(work, tmp_path):
             arrays = dict(stored)
         np.savez(entry / name / "actions.npz", **arrays)  # other bytes, the same actions
     rehash(entry, runs=runs, division="learned-closed", decision_time_ms=9.0)
-    outcome = benchmark.verify(entry, rerun=False)
+    outcome = verify(entry, companion=None)
     assert outcome.status == "rejected"
     assert "two have the same actions" in outcome.reason

@@ -86,7 +86,7 @@ def board(tmp_path_factory):
         if name == "seeds":
             results = {f"run-{n}": folder / f"seeds-{n}" for n in range(5)}
         benchmark.pack(results, folder / "entries" / name, **said)
-    assert benchmark.verify(folder / "entries" / "constant", rerun=False).status == "replayed"
+    assert benchmark.verify(folder / "entries" / "constant", None).status == "replayed"
     head = (folder / "entries" / "seeds" / "entry.toml").read_bytes()
     outcome = Verification("verified", "", hashlib.sha256(head).hexdigest(), 7.25)
     outcome.save(folder / "entries" / "seeds")

@@ -38,6 +38,41 @@ def test_a_paired_difference_is_scipys_and_exactly_zero_for_the_same_policy():
     assert nothing.p_value == 1.0
 
 
+def test_an_adjusted_difference_beside_a_constant_is_students():
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(0.3, 1.0, 40), rng.normal(0.0, 1.0, 25)
+    found = s.adjusted_difference(a, b, np.full(40, 7.0), np.full(25, 7.0))
+    expected = stats.ttest_ind(a, b, alternative="greater")
+    assert found.value == pytest.approx(a.mean() - b.mean())
+    assert found.degrees == 63
+    assert found.p_above == pytest.approx(expected.pvalue)
+
+
+def test_an_adjusted_difference_leaves_out_the_luck_that_a_companion_shares():
+    """Of skewed episodes, the first are luckier; 2,000 draws, four standard errors."""
+    rng = np.random.default_rng(3)
+    inside, below = 0, 0
+    for _ in range(2000):
+        luck = rng.gamma(4.0, 20.0, 60) + np.append(np.full(40, 15.0), np.zeros(20))
+        values = episodes(rng, 60, difficulty=luck)
+        values[:40] += 2.0
+        found = s.adjusted_difference(values[:40], values[40:], luck[:40], luck[40:])
+        low, high = found.interval
+        inside += low <= 2.0 <= high
+        below += found.p_above < 0.05
+        plain = np.hypot(stats.sem(values[:40]), stats.sem(values[40:]))
+        assert found.standard_error < 0.4 * plain
+    assert abs(inside / 2000 - 0.95) < 4 * np.sqrt(0.05 * 0.95 / 2000)
+    assert 0.2 < below / 2000 < 0.5  # by chance 0.05
+
+
+def test_an_adjusted_difference_needs_a_companion_in_every_episode():
+    with pytest.raises(ValueError, match="values has 3 episodes, beside 2"):
+        s.adjusted_difference([1.0, 2.0, 3.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0])
+    with pytest.raises(ValueError, match="beside"):
+        s.adjusted_difference([1.0, 2.0], [1.0, 2.0], [1.0, np.nan], [1.0, 2.0])
+
+
 def test_scores_at_the_floor_and_the_reference_are_exact():
     rng = np.random.default_rng(2)
     low, reference = rng.normal(10, 1, 20), rng.normal(20, 1, 20)
