@@ -101,12 +101,15 @@ class Core:
         self._pending = int(control.pending)
         self._full = int(observe_acceptance)
         self._tossed = correction == "random"
-        rule = kernels.GIVEN if control.mode or self._tossed else RULES[correction]
-        uploads = int(first.protocol == "upload")
-        longest = self.max_draft_length
-        self._kind = np.array([uploads, rule, self._pending, self._full, longest], np.int64)
+        self._kind = np.zeros(6, np.int64)
+        self._kind[kernels.UPLOADS] = first.protocol == "upload"
+        self._kind[kernels.RULE] = kernels.GIVEN if control.mode else RULES[correction]
+        self._kind[kernels.TOSSED] = self._tossed
+        self._kind[kernels.PENDING] = self._pending
+        self._kind[kernels.FULL] = self._full
+        self._kind[kernels.MAX_DRAFT_LENGTH] = self.max_draft_length
 
-        # The decision, which `decide` writes and the kernel reads.
+        # The decision: what of it is the agent's is written by `decide`.
         self._draft = np.zeros((n, k), np.int64)
         self._chosen = np.zeros((n, k), np.int64)
         self._share = np.zeros((n, k if control.bandwidth else 0))
@@ -134,6 +137,7 @@ class Core:
             self._cell,
             self._device,
             self._tape,
+            self._coins,
             self._time_s,
             self._counter,
             self._memory,
@@ -153,7 +157,7 @@ class Core:
         self._nobody = np.zeros(n, np.bool_)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_play": None}  # machine code cannot be copied
+        return self.__dict__ | {"_play": None}  # machine code cannot be pickled
 
     # ---- starting episodes -----------------------------------------------------------------
 
@@ -239,7 +243,7 @@ class Core:
     # ---- playing ---------------------------------------------------------------------------
 
     def decide(self, action: Any) -> None:
-        """Make an action the decision that :meth:`play` plays, and checks the values of.
+        """Copy an action into the decision, whose values are checked by :meth:`play`.
 
         Raises:
             ValueError: wrong keys, shape or dtype; the decision stays what it was.
@@ -319,32 +323,31 @@ class Core:
 
         Raises:
             ValueError: a value of the decision is out of range; nothing has changed then.
+            Exception: what the draft policy raises; nothing has changed then either.
         """
         idle = self._nobody if idle is None else idle
-        if self._tossed:
-            self._chosen[...] = self._coins_now()
         outcome = self._new_outcome()
+        changing = (self._time_s, self._counter, self._memory)
+        before = [] if self.draft_policy is None else [array.copy() for array in changing]
         if self._play is None:
             self._play = kernels.machine_code(
                 kernels.play, self._state, idle, outcome, self._workspace
             )
         due = self._play(self._state, idle, outcome, self._workspace)
-        if due >= 0 and self.draft_policy is not None:
-            playing = ~idle
-            self._memory[kernels.PENDING_DRAFT, playing] = self._ask_policy()[playing]
+        if due < 0:
+            raise self._invalid(-1 - due)
+        if self.draft_policy is not None:
+            try:
+                self._memory[kernels.PENDING_DRAFT, ~idle] = self._ask_policy()[~idle]
+            except BaseException:  # an interrupt too
+                for array, kept in zip(changing, before):
+                    array[...] = kept
+                raise
             self.observe_into(outcome, idle)
         if due > 0:
             kernels.find_due(self._pending, self._counter, idle, self._due)
             self._draw_blocks(self._due[:due].tolist())
-        elif due < 0:
-            raise self._invalid(-1 - due)
         return outcome
-
-    def _coins_now(self) -> NDArray[np.int64]:
-        """The modes that the coins of the current round say, [N, K]."""
-        rounds = self._counter[:, kernels.ROUND]
-        slots, rows = rounds // kernels.BLOCK % 2, rounds % kernels.BLOCK
-        return self._coins[np.arange(self.num_cells), slots, rows]
 
     def episode_goodput(self, cells: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Tokens delivered over seconds, so far in the masked cells' episodes, 0 elsewhere, [N]."""
@@ -377,8 +380,8 @@ class Core:
         r = int(self._counter[cell, kernels.ROUND]) - 1
         gain = self._device[kernels.MEAN_GAIN, cell]
         if self._cell[kernels.FADES, cell] > 0:
-            slot = r // kernels.BLOCK % 2
-            gain = gain * self._tape[cell, slot, r % kernels.BLOCK, kernels.FADING]
+            slot, row = kernels.place_of(r)
+            gain = gain * self._tape[cell, slot, row, kernels.FADING]
         return pose(
             self.scenarios[cell],
             self._device[kernels.ACCEPTANCE_RATE, cell],

@@ -61,7 +61,7 @@ def action_space(control: Control, num_devices: int, max_draft_length: int) -> s
 
 
 def float_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
-    """Keys of the float observations, in the row order of `kernels.observe`."""
+    """Keys of the float observations, in the row order of `kernels.observe_cell`."""
     keys = ["snr_db", "token_latency_s"]
     keys += ["next_snr_db"] * control.pending
     keys += ["acceptance_rate"] * observe_acceptance
@@ -69,7 +69,7 @@ def float_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
 
 
 def integer_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
-    """Keys of the integer observations, in the row order of `kernels.observe`."""
+    """Keys of the integer observations, in the row order of `kernels.observe_cell`."""
     keys = ["draft_length", "rejected"] if control.pending else []
     if not observe_acceptance:
         keys += ["accepted_count", "rejection_count", "accepted"]

@@ -815,17 +815,48 @@ def test_async_vector_env_runs_them():
 # ---- what once went wrong -----------------------------------------------------------------------
 
 
-def test_read_only_actions_are_taken_without_compiling_anew():
-    from multispin_env.model import kernels
+def test_read_only_actions_are_taken():
+    traces = []
+    for writeable in (True, False):
+        env = gym.make(IDS[0], overrides=SMALL)
+        env.reset(seed=0)
+        action = np.full(4, 2)
+        action.setflags(write=writeable)
+        traces.append(env.step(action))
+    assert same(*traces)
 
-    env = gym.make(IDS[0], overrides=SMALL)
-    env.reset(seed=0)
-    env.step(np.full(4, 2))
-    before = len(kernels.play.signatures)
-    action = np.full(4, 2)
-    action.setflags(write=False)
-    env.step(action)
-    assert len(kernels.play.signatures) == before
+
+def test_a_draft_policy_that_raises_takes_the_round_back():
+    """At the borders of blocks of 16 rounds, and at the end of the episode."""
+    kwargs = {"overrides": SMALL | {"episode.rounds": 50}, "observe_acceptance": False}
+    failing = {14, 15, 16, 30, 31, 49, 50}
+    calls = [0]
+
+    def lengths(observation):
+        return observation["accepted_count"] % 5
+
+    def moody(observation):
+        calls[0] += 1
+        if calls[0] - 1 in failing:
+            failing.remove(calls[0] - 1)
+            calls[0] -= 1
+            raise OSError("the model does not answer")
+        return lengths(observation)
+
+    steady = rollout(gym.make(IDS[1], draft_policy=lengths, **kwargs), 50, seed=3)
+    env = gym.make(IDS[1], draft_policy=moody, **kwargs)
+    env.action_space.seed(0)
+    trace = [env.reset(seed=3)]
+    for _ in range(50):
+        action = env.action_space.sample()
+        try:
+            trace.append(env.step(action))
+        except OSError:
+            trace.append(env.step(action))
+    assert not failing
+    assert trace[-1][3]
+    assert same(trace, steady[:51])
+    assert same(env.unwrapped.tape.channel_gain.shape, (64, 4))
 
 
 def test_a_draft_policy_sees_the_feedback_of_all_rounds_so_far():

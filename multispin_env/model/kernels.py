@@ -1,7 +1,7 @@
 """The hot loops, compiled by numba. Plain loops over rounds and devices that read like the papers.
 
-The physics are functions of one round, with arrays [K]. What Python calls loops over N rounds, with
-arrays [N, K] or [N]: :func:`correct_all` and :func:`upload_all` for the batched functions of
+The physics are functions of one round: of arrays [K], or of cell `n` of arrays [..., N, K]. Loops
+over N rounds are :func:`correct_all` and :func:`upload_all` for the batched functions of
 :mod:`~multispin_env.model.correction` and :mod:`~multispin_env.model.upload`, and :func:`play` for
 :mod:`multispin_env.core`, which steps N cells at once. Outputs are arguments that are written in
 place; `scratch` is memory to overwrite. Many short loops over few arrays are faster than one over
@@ -53,14 +53,16 @@ def lean(function: _Function) -> _Function:
     """Compile a function that allocates nothing: inlined into its callers, no reference counts.
 
     Passing many arrays, and counting references to them, takes longer than the physics of a cell.
+    Numba compiles no allocation, and no array as a result, under these options.
     """
     return _compile(function, forceinline=True, _nrt=False)
 
 
 def machine_code(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """What a compiled function runs for arguments of these types, and of no others.
+    """What a compiled function runs for arguments of these types.
 
-    Called directly, it saves numba's look at the types of all arguments in every call.
+    Called directly, it saves numba's look at the types of all arguments in every call. Nothing is
+    checked then: arguments of another dtype, layout or number corrupt memory.
     """
     compile_for = getattr(function, "compile", None)
     if compile_for is None:  # NUMBA_DISABLE_JIT is set
@@ -127,7 +129,6 @@ def optimal_level(rejected, uplink_snr, downlink_cost_w, downlink_power_w, scrat
     """
     num_devices = rejected.shape[0]
     all_snr, all_cost, snr, cost = scratch[0], scratch[1], scratch[2], scratch[3]
-    power = downlink_power_w
     for k in range(num_devices):  # an accepted draft is never worst, and costs nothing
         all_snr[k] = uplink_snr[k] if rejected[k] else np.inf
     for k in range(num_devices):
@@ -136,11 +137,11 @@ def optimal_level(rejected, uplink_snr, downlink_cost_w, downlink_power_w, scrat
     for k in range(num_devices):
         everybody += all_cost[k]
         worst = min(worst, all_snr[k])
-    reached = max(worst, power / everybody)
+    reached = max(worst, downlink_power_w / everybody)
     spent = 0.0  # on the devices that go down to pass what is reached
     for k in range(num_devices):
         spent += all_cost[k] if all_snr[k] <= reached else 0.0
-    passed = power / spent
+    passed = downlink_power_w / spent
     high = 0  # how many are undecided: few, mostly
     for k in range(num_devices):
         if reached < all_snr[k] < passed:
@@ -168,7 +169,7 @@ def optimal_level(rejected, uplink_snr, downlink_cost_w, downlink_power_w, scrat
             else:
                 cost_equal += price
                 i += 1
-        if pivot * (spent + cost_less) <= power:
+        if pivot * (spent + cost_less) <= downlink_power_w:
             best = pivot
             spent += cost_less + cost_equal
             low = more
@@ -176,7 +177,7 @@ def optimal_level(rejected, uplink_snr, downlink_cost_w, downlink_power_w, scrat
             high = less
     # Either the pivot device limits the round from the uplink, or all below it go down. At a
     # tie of the two, rounding must not send the pivot down as well: hence the margin.
-    return max(best, power / spent) * (1.0 - 1e-12)
+    return max(best, downlink_power_w / spent) * (1.0 - 1e-12)
 
 
 @lean
@@ -284,7 +285,7 @@ def upload(
     device, with s_k = max d - d_k, and sum w / B - sum w s / sum w (Jensen's inequality).
 
     Args:
-        given: 0 for this optimal allocation, 1 to split the band by `share`.
+        given: false for this optimal allocation, true to split the band by `share`.
         draft_length, token_latency_s: [K] L and T.
         share: [K] nonnegative weights, normalised over the devices that draft; all zero there
             means equal. Read under `given` only.
@@ -298,7 +299,6 @@ def upload(
     """
     num_devices = draft_length.shape[0]
     drafting, slack, part, curve = scratch[0], scratch[1], scratch[2], scratch[3]
-    band = bandwidth_hz
     for k in range(num_devices):
         drafting[k] = draft_length[k] * token_latency_s[k]
     longest, count = 0.0, 0
@@ -310,11 +310,11 @@ def upload(
         for k in range(num_devices):
             slack[k] = longest - drafting[k]
         for k in range(num_devices):  # who does not draft has no work, so adds nothing below
-            y = max(y, work_hz_s[k] / band - slack[k])
+            y = max(y, work_hz_s[k] / bandwidth_hz - slack[k])
             work += work_hz_s[k]
             weighted += work_hz_s[k] * slack[k]
         if 0.0 < y < np.inf:
-            y = max(y, work / band - weighted / work)
+            y = max(y, work / bandwidth_hz - weighted / work)
             for _ in range(100):
                 for k in range(num_devices):
                     inverse = 1.0 / (slack[k] + y)
@@ -324,7 +324,7 @@ def upload(
                 for k in range(num_devices):
                     demand += part[k]
                     slope += curve[k]
-                step = demand * (demand / band - 1.0) / slope
+                step = demand * (demand / bandwidth_hz - 1.0) / slope
                 if step <= 1e-15 * y:
                     break
                 y += step
@@ -338,7 +338,7 @@ def upload(
             total += share[k] if draft_length[k] > 0 else 0.0
     for k in range(num_devices):
         fraction = share[k] / total if total > 0.0 else 1.0 / count
-        allocated_hz[k] = band * fraction if draft_length[k] > 0 else 0.0
+        allocated_hz[k] = bandwidth_hz * fraction if draft_length[k] > 0 else 0.0
     latest = 0.0
     for k in range(num_devices):
         end_s = drafting[k] + work_hz_s[k] / allocated_hz[k]
@@ -1051,9 +1051,10 @@ def bound_between(
 
 BLOCK: Final = 16  # rounds drawn at a time
 
-# Entries of `kind`: whether drafts are uploaded, the correction rule, whether the round that is
-# closed was drafted a step earlier, whether acceptance rates are observed, and the longest draft.
-UPLOADS, RULE, PENDING, FULL, MAX_DRAFT_LENGTH = range(5)
+# Entries of `kind`: whether drafts are uploaded, the correction rule, whether coins give the modes,
+# whether the round that is closed was drafted a step earlier, whether acceptance rates are
+# observed, and the longest draft.
+UPLOADS, RULE, TOSSED, PENDING, FULL, MAX_DRAFT_LENGTH = range(6)
 # Rows of `cell` [..., N]: constants of each cell.
 BANDWIDTH_HZ, PAYLOAD_BITS, DOWNLINK_POWER_W, VERIFICATION_S, FADES = range(5)
 HORIZON_S, MAX_ROUNDS, LONGEST_ROUND_S = range(5, 8)
@@ -1089,7 +1090,8 @@ def find_invalid(kind, draft, chosen, share, idle):
     The index counts through [draft, chosen, share] of cell 0, then of cell 1, ...
     """
     num_cells, num_devices = draft.shape
-    given, max_draft_length = kind[RULE] == GIVEN, kind[MAX_DRAFT_LENGTH]
+    given = kind[RULE] == GIVEN and not kind[TOSSED]
+    max_draft_length = kind[MAX_DRAFT_LENGTH]
     for n in range(num_cells):
         if idle[n]:
             continue
@@ -1133,14 +1135,14 @@ def read_channel(n, cell, device, fading, gain, uplink_snr):
 
 
 @lean
-def read_runs(n, device, variates, run):
+def read_runs(n, device, exponential, run):
     """Run lengths of a round before they are rounded down, [K]: E / -ln alpha with E ~ Exp(1).
 
     See :func:`multispin_env.model.acceptance.run_length`.
     """
     mean_run = device[MEAN_RUN, n]
     for k in range(run.shape[0]):
-        run[k] = variates[RUN, k] * mean_run[k]
+        run[k] = exponential[k] * mean_run[k]
 
 
 @lean
@@ -1182,7 +1184,7 @@ def observe_cell(
         slot, row = place_of(r + 1)
         show_snr(n, cell, device, tape[n, slot, row, FADING], obs_float[2, n], scratch)
         run = scratch[0]
-        read_runs(n, device, variates, run)
+        read_runs(n, device, variates[RUN], run)
         for k in range(num_devices):
             obs_int[0, n, k] = memory[PENDING_DRAFT, n, k]
         for k in range(num_devices):
@@ -1201,14 +1203,12 @@ def observe_cell(
 
 
 @lean
-def observe(
-    pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, workspace
-):
+def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, scratch):
     """Write the observations of all cells but the idle ones, see :func:`observe_cell`."""
     for n in range(idle.shape[0]):
         if not idle[n]:
             observe_cell(
-                n, pending, full, cell, device, tape, counter, memory, obs_float, obs_int, workspace
+                n, pending, full, cell, device, tape, counter, memory, obs_float, obs_int, scratch
             )
 
 
@@ -1217,7 +1217,8 @@ def verify(n, device, variates, draft, drafted, accepted, rejected, run):
     """Draft and verify a round of cell n: a device accepts min(G, gamma) of its gamma tokens.
 
     Args:
-        device, variates: see :func:`play`.
+        device: see :func:`play`.
+        variates: [2, K] the round's, in the tape.
         draft: [K] lengths gamma.
         drafted, accepted, rejected: [K] outputs.
         run: [K] overwritten.
@@ -1227,7 +1228,7 @@ def verify(n, device, variates, draft, drafted, accepted, rejected, run):
     """
     token_latency_s = device[TOKEN_LATENCY_S, n]
     num_devices = draft.shape[0]
-    read_runs(n, device, variates, run)
+    read_runs(n, device, variates[RUN], run)
     for k in range(num_devices):
         drafted[k] = draft[k]
     for k in range(num_devices):
@@ -1287,7 +1288,7 @@ def send_drafts(
     for k in range(num_devices):
         power_w[k] = uplink_power_w[k] if drafted[k] > 0 else 0.0
     return upload(
-        share.shape[0],
+        share.shape[0] > 0,
         drafted,
         share,
         device[TOKEN_LATENCY_S, n],
@@ -1359,14 +1360,15 @@ def play(state, idle, outcome, workspace):
 
     Args:
         state: a tuple of arrays whose rows are named above.
-            kind: [5] what kind of environment.
+            kind: [6] what kind of environment.
             cell, device: constants.
             tape: two consecutive blocks of exponential variates, [N, 2, BLOCK, 2, K].
+            coins: as many of coins, [N, 2, BLOCK, K]; [0, ...] where none are tossed.
             time_s, counter, memory: what changes from round to round.
             draft, chosen: [N, K] lengths to draft (now, or next if the round is pending) and modes
-                to use now; modes are read under the rule GIVEN only.
+                to use now; modes are read under the rule GIVEN, without coins, only.
             share: [N, K] bandwidth shares, or [N, 0] for the optimal allocation.
-        idle: [N] true for cells that sit out; they keep their observation, all else is 0.
+        idle: [N] true for cells that sit out; their observation is not written, all else is 0.
         outcome: a tuple of the outputs.
         workspace: [7, K] overwritten.
 
@@ -1374,7 +1376,7 @@ def play(state, idle, outcome, workspace):
         How many cells need their next block of the tape before the next step (:func:`find_due`
         lists them), or -1 - i with i as in :func:`find_invalid`.
     """
-    kind, cell, device, tape, time_s, counter, memory, draft, chosen, share = state
+    kind, cell, device, tape, coins, time_s, counter, memory, draft, chosen, share = state
     obs_float, device_float, device_int, cell_float, cell_int = outcome
     obs_int = device_int[OBSERVED:]
     bad = find_invalid(kind, draft, chosen, share, idle)
@@ -1407,8 +1409,9 @@ def play(state, idle, outcome, workspace):
             )  # fmt: skip
             communication_s = finished_s - drafting_s
         else:
+            modes = coins[n, slot, row] if kind[TOSSED] else chosen[n]
             communication_s = send_corrections(
-                n, kind[RULE], chosen[n], cell, device, gain, uplink_snr, rejected, mode, power_w,
+                n, kind[RULE], modes, cell, device, gain, uplink_snr, rejected, mode, power_w,
                 band_hz, cost_or_work, scratch,
             )  # fmt: skip
         account(
