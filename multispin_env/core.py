@@ -145,6 +145,7 @@ class Core:
             self._chosen,
             self._share,
         )
+        self._changing = (self._time_s, self._counter, self._memory)
         self._workspace = np.empty((7, k))
         self._play: Callable[..., int] | None = None  # compiled, or loaded, at the first step
         rows = (len(self.float_keys), 2, kernels.OBSERVED + len(self.integer_keys))
@@ -327,8 +328,7 @@ class Core:
         """
         idle = self._nobody if idle is None else idle
         outcome = self._new_outcome()
-        changing = (self._time_s, self._counter, self._memory)
-        before = [] if self.draft_policy is None else [array.copy() for array in changing]
+        before = [] if self.draft_policy is None else [array.copy() for array in self._changing]
         if self._play is None:
             self._play = kernels.machine_code(
                 kernels.play, self._state, idle, outcome, self._workspace
@@ -340,7 +340,7 @@ class Core:
             try:
                 self._memory[kernels.PENDING_DRAFT, ~idle] = self._ask_policy()[~idle]
             except BaseException:  # an interrupt too
-                for array, kept in zip(changing, before):
+                for array, kept in zip(self._changing, before):
                     array[...] = kept
                 raise
             self.observe_into(outcome, idle)

@@ -65,7 +65,7 @@ def machine_code(function: Callable[..., Any], *arguments: Any) -> Callable[...,
     checked then: arguments of another dtype, layout or number corrupt memory.
     """
     compile_for = getattr(function, "compile", None)
-    if compile_for is None:  # NUMBA_DISABLE_JIT is set
+    if compile_for is None:  # plain Python: NUMBA_DISABLE_JIT is set, or a profiler wraps it
         return function
     return cast("Callable[..., Any]", compile_for(tuple(map(numba.typeof, arguments))))
 
