@@ -223,7 +223,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             for key, value in core.regrets(outcome, (0,)).items():
                 info[key] = float(value[0])
         terms = rewards.terms(self._reward, self.price, info)
-        reward = float(sum(terms.values()))
+        reward: float = sum(terms.values())
         info["reward_terms"] = terms
         if self.render_mode is not None:
             self._picture(info)
