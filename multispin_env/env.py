@@ -176,6 +176,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         self._rows += [
             (key, 2, (kernels.OBSERVED + i, 0)) for i, key in enumerate(self._core.integer_keys)
         ]
+        self._no_observation: dict[str, Any] = dict.fromkeys(key for key, _, _ in self._rows)
         self._running = False
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
         self.action_space = action_space(self.control, *shape)
@@ -302,7 +303,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         self._core.fork(0, episode_seed(np.random.default_rng(int(seed))))
 
     def _observation(self, outcome: Outcome) -> Observation:
-        observation: Observation = {}
+        observation: Observation = self._no_observation.copy()
         for key, block, row in self._rows:
             observation[key] = outcome[block][row]
         return observation
