@@ -172,7 +172,11 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         if restarted.size:
             core.check(idle)
             self._start(restarted)
-        outcome = core.play(idle)
+        try:
+            outcome = core.play(idle)
+        except BaseException:  # a draft policy's: what was restarted has not been shown
+            self._over[restarted] = True
+            raise
         truncated = outcome[-1][-1].astype(np.bool_)
         self._over = truncated.copy()
         infos, reward = self._infos(outcome, idle, truncated)

@@ -448,3 +448,34 @@ def test_numpy_integers_are_seeds():
     plain, _ = envs.reset(seed=3)
     assert same(by_numpy, plain)
     assert same(by_array, plain)
+
+
+def test_a_draft_policy_that_raises_leaves_restarting_lanes_to_restart():
+    answers = []
+
+    def policy(observation):
+        if answers and not answers.pop(0):
+            raise OSError("the model does not answer")
+        return np.full(observation["snr_db"].shape, 3)
+
+    envs = gym.make_vec(
+        IDS[1],
+        num_envs=3,
+        draft_policy=policy,
+        observe_acceptance=False,
+        overrides=[SMALL | {"episode.rounds": rounds} for rounds in (3, 9, 9)],
+    )
+    envs.reset(seed=0)
+    for _ in range(3):
+        *_, truncated, _ = envs.step(envs.action_space.sample())
+    assert truncated.tolist() == [True, False, False]
+    answers[:] = [True, False]  # as the lane restarts, and as the others play
+    with pytest.raises(OSError, match="does not answer"):
+        envs.step(envs.action_space.sample())
+    assert not answers
+    observation, reward, _, truncated, info = envs.step(envs.action_space.sample())
+    assert reward[0] == 0.0
+    assert info["time_s"][0] == 0.0
+    assert info["round"].tolist()[1:] == [3, 3]
+    assert observation["accepted_count"][0].sum() == 0
+    assert not truncated.any()
