@@ -53,6 +53,9 @@ Outcome = tuple[
     NDArray[np.int64],
 ]
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
+#: Kinds of dtype that are taken for lengths and modes, and for shares.
+_INTEGERS: Final = "iub"
+_NUMBERS: Final = "iuf"
 _SPLIT_KEYS: Final = frozenset(("draft_length", "bandwidth"))
 
 
@@ -254,19 +257,20 @@ class Core:
             if not isinstance(action, dict) or action.keys() != _SPLIT_KEYS:
                 got = sorted(action) if isinstance(action, dict) else type(action).__name__
                 raise ValueError(f"action = {got}: must be a dict of draft_length and bandwidth")
-            draft = _integers("action['draft_length']", action["draft_length"], self._one_each)
-            share = _floats("action['bandwidth']", action["bandwidth"], self._one_each)
+            draft, share = action["draft_length"], action["bandwidth"]
+            draft = _checked("action['draft_length']", draft, self._one_each, _INTEGERS)
+            share = _checked("action['bandwidth']", share, self._one_each, _NUMBERS)
             self._draft[...] = draft
             self._share[...] = share
         elif control.draft and control.mode:
-            both = _integers("action", action, self._two_each)
+            both = _checked("action", action, self._two_each, _INTEGERS)
             lengths, modes = self._halves
             self._draft[...] = both[lengths]
             self._chosen[...] = both[modes]
         elif control.mode:
-            self._chosen[...] = _integers("action", _whole(action), self._one_each)
+            self._chosen[...] = _checked("action", _whole(action), self._one_each, _INTEGERS)
         else:
-            self._draft[...] = _integers("action", action, self._one_each)
+            self._draft[...] = _checked("action", action, self._one_each, _INTEGERS)
 
     def _ask_policy(self) -> NDArray[np.int64]:
         """Lengths [N, K] that the draft policy gives to the round which is to be drafted."""
@@ -275,23 +279,12 @@ class Core:
         integers = integer_keys(DRAFT_LENGTH, bool(self._full))
         obs_float = np.empty((len(floats), self.num_cells, self.num_devices), np.float32)
         obs_int = np.empty((len(integers), self.num_cells, self.num_devices), np.int64)
-        kernels.observe(
-            0,
-            self._full,
-            self._nobody,
-            self._cell,
-            self._device,
-            self._tape,
-            self._counter,
-            self._memory,
-            obs_float,
-            obs_int,
-            self._workspace,
-        )
+        kernels.observe(0, self._state, self._nobody, obs_float, obs_int, self._workspace)
         observation: Observation = dict(zip(floats, obs_float))
         observation.update(zip(integers, obs_int))
         shape = (self.num_cells, self.num_devices)
-        lengths = _integers("draft_policy's answer", self.draft_policy(observation), shape)
+        answer = self.draft_policy(observation)
+        lengths = _checked("draft_policy's answer", answer, shape, _INTEGERS)
         wrong = np.argwhere((lengths < 0) | (lengths > self.max_draft_length))
         if wrong.size:
             raise self._out_of_range("draft_policy", "draft length", lengths, *wrong[0])
@@ -305,19 +298,7 @@ class Core:
 
     def observe_into(self, outcome: Outcome, idle: NDArray[np.bool_]) -> None:
         """Write the present observation of all cells but the idle ones into `outcome`."""
-        kernels.observe(
-            self._pending,
-            self._full,
-            idle,
-            self._cell,
-            self._device,
-            self._tape,
-            self._counter,
-            self._memory,
-            outcome[0],
-            outcome[2][kernels.OBSERVED :],
-            self._workspace,
-        )
+        kernels.observe(self._pending, self._state, idle, *observed(outcome), self._workspace)
 
     def play(self, idle: NDArray[np.bool_] | None = None) -> Outcome:
         """Play one round, as decided, in every cell that is not idle.
@@ -431,6 +412,11 @@ class Core:
         return ValueError(f"{source}: {name} {array[n, k]} of {where}: must be {allowed}")
 
 
+def observed(outcome: Outcome) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The blocks of an outcome that hold the observation, [keys, N, K]: floats and integers."""
+    return outcome[0], outcome[2][kernels.OBSERVED :]
+
+
 def _index(cells: Sequence[int]) -> Any:
     """An index of the listed cells; a slice for a single one, which is much faster."""
     return slice(cells[0], cells[0] + 1) if len(cells) == 1 else cells
@@ -462,27 +448,16 @@ def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
     return rows
 
 
-def _integers(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """`value` as an array; raises unless it holds integers in the given shape."""
+def _checked(name: str, value: Any, shape: tuple[int, ...], kinds: str) -> NDArray[Any]:
+    """`value` as an array; raises unless it has the given shape and one of the kinds of dtype."""
     array = np.asarray(value)
-    if array.shape != shape or array.dtype.kind not in "iub":
-        raise _misshapen(name, array, shape, "an integer")
+    if array.shape != shape or array.dtype.kind not in kinds:
+        allowed = "an integer" if kinds == _INTEGERS else "a numeric"
+        raise ValueError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}: "
+            f"must have shape {shape} and {allowed} dtype"
+        )
     return array
-
-
-def _floats(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """`value` as an array; raises unless it holds numbers in the given shape."""
-    array = np.asarray(value)
-    if array.shape != shape or array.dtype.kind not in "iuf":
-        raise _misshapen(name, array, shape, "a numeric")
-    return array
-
-
-def _misshapen(name: str, array: NDArray[Any], shape: tuple[int, ...], kind: str) -> ValueError:
-    return ValueError(
-        f"{name} has shape {array.shape} and dtype {array.dtype}: "
-        f"must have shape {shape} and {kind} dtype"
-    )
 
 
 def _whole(action: Any) -> Any:

@@ -23,8 +23,8 @@ from multispin_env.core import (
     DEVICE_FLOAT_KEYS,
     DEVICE_INT_KEYS,
     Outcome,
+    observed,
 )
-from multispin_env.model import kernels
 from multispin_env.rewards import Reward
 from multispin_env.scenario import Scenario
 from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
@@ -148,6 +148,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
                 if seeds[n] is not None:
                     self._generators[n] = seeding.np_random(seeds[n])[0]
         self._start(lanes)
+        self._over[lanes] = False
         self._started = True
         outcome = self._core.observe()
         infos: Infos = {}
@@ -172,11 +173,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         if restarted.size:
             core.check(idle)
             self._start(restarted)
-        try:
-            outcome = core.play(idle)
-        except BaseException:  # a draft policy's: what was restarted has not been shown
-            self._over[restarted] = True
-            raise
+        outcome = core.play(idle)
         truncated = outcome[-1][-1].astype(np.bool_)
         self._over = truncated.copy()
         infos, reward = self._infos(outcome, idle, truncated)
@@ -200,7 +197,6 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
     def _start(self, lanes: NDArray[np.int64]) -> None:
         numbers = lanes.tolist()
         self._core.reset(numbers, [self._generators[n] for n in numbers])
-        self._over[lanes] = False
 
     def _seeds(self, seed: Seed) -> list[int | None]:
         if seed is None:
@@ -256,6 +252,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         mask = self._mask(lanes)
         final_info, remaining = _split(infos, mask)
         self._start(lanes)
+        self._over[lanes] = False
         self._core.observe_into(outcome, ~mask)
         result: Infos = {}
         _add(result, "final_obs", final, mask)
@@ -267,9 +264,9 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
     # ---- what a step returns ---------------------------------------------------------------
 
     def _observations(self, outcome: Outcome) -> Observation:
-        core = self._core
-        observation: Observation = dict(zip(core.float_keys, outcome[0]))
-        observation.update(zip(core.integer_keys, outcome[2][kernels.OBSERVED :]))
+        floats, integers = observed(outcome)
+        observation: Observation = dict(zip(self._core.float_keys, floats))
+        observation.update(zip(self._core.integer_keys, integers))
         return observation
 
     def _infos(

@@ -165,7 +165,7 @@ def test_a_fresh_process_plays_the_same(request):
             capture_output=True,
             text=True,
             check=True,
-            env={**__import__("os").environ, "PYTHONHASHSEED": hash_seed},
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
         )
         hashes.add(done.stdout.strip())
     scope: dict = {}

@@ -73,7 +73,7 @@ def test_equals_async_vector_env(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("env_id", "kwargs"), VARIANTS)
 def test_lane_equals_the_scalar_environment(env_id, kwargs, mode):
-    lanes, lane = 7, 5
+    lanes, lane = 3, 1
     envs = gym.make_vec(env_id, num_envs=lanes, autoreset_mode=mode, **short(kwargs))
     env = gym.make(env_id, **short(kwargs))
     envs.action_space.seed(0)

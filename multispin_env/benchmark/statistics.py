@@ -70,9 +70,7 @@ def paired_difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     Raises:
         ValueError: as :func:`mean_interval`, or different numbers of episodes.
     """
-    a, b = _episodes("first", first), _episodes("second", second)
-    if a.size != b.size:
-        raise ValueError(f"first has {a.size} episodes, second {b.size}: must be the same ones")
+    a, b = _same_episodes("first", first, "second", second)
     return mean_interval(a - b)
 
 
@@ -91,18 +89,11 @@ def adjusted_difference(
     Raises:
         ValueError: as :func:`paired_difference`, of either pair.
     """
-    values, besides = [], []
-    for value, beside in ((first, first_beside), (second, second_beside)):
-        values.append(_episodes("values", value))
-        besides.append(_episodes("beside", beside))
-        if values[-1].size != besides[-1].size:
-            raise ValueError(
-                f"values has {values[-1].size} episodes, beside {besides[-1].size}: "
-                "must be the same ones"
-            )
-    y, x = np.concatenate(values), np.concatenate(besides)
+    y_first, x_first = _same_episodes("values", first, "beside", first_beside)
+    y_second, x_second = _same_episodes("values", second, "beside", second_beside)
+    y, x = np.append(y_first, y_second), np.append(x_first, x_second)
     x = (x - x.mean()) / (x.std() or 1.0)
-    design = np.column_stack([np.arange(y.size) < values[0].size, np.ones(y.size), x])
+    design = np.column_stack([np.arange(y.size) < y_first.size, np.ones(y.size), x])
     coefficients, _, rank, _ = np.linalg.lstsq(design, y)
     residual = y - design @ coefficients
     degrees = y.size - int(rank)
@@ -304,3 +295,15 @@ def _episodes(name: str, values: ArrayLike) -> Floats:
     if array.ndim != 1 or array.size < 2 or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} = {values!r}: must be finite numbers of at least two episodes")
     return array
+
+
+def _same_episodes(
+    name: str, values: ArrayLike, other_name: str, others: ArrayLike
+) -> tuple[Floats, Floats]:
+    """Two values of each episode."""
+    a, b = _episodes(name, values), _episodes(other_name, others)
+    if a.size != b.size:
+        raise ValueError(
+            f"{name} has {a.size} episodes, {other_name} {b.size}: must be the same ones"
+        )
+    return a, b

@@ -943,7 +943,7 @@ def upload_goodput(lengths, alpha, token_s, work, band, verification_s):
             tokens += term
             term *= alpha[k]
     scratch = np.empty((4, num_devices))
-    latency_s = upload(0, lengths, total_work, token_s, total_work, band, allocated, scratch)
+    latency_s = upload(False, lengths, total_work, token_s, total_work, band, allocated, scratch)
     return tokens / (latency_s + verification_s)
 
 
@@ -1203,8 +1203,10 @@ def observe_cell(
 
 
 @lean
-def observe(pending, full, idle, cell, device, tape, counter, memory, obs_float, obs_int, scratch):
+def observe(pending, state, idle, obs_float, obs_int, scratch):
     """Write the observations of all cells but the idle ones, see :func:`observe_cell`."""
+    kind, cell, device, tape, _, _, counter, memory, _, _, _ = state
+    full = kind[FULL]
     for n in range(idle.shape[0]):
         if not idle[n]:
             observe_cell(

@@ -76,7 +76,7 @@ def allocate(
         work = np.where(length > 0, length * bits / np.asarray(spectral_efficiency), 0.0)
     allocated, latency_s = devices(0.0), cells(0.0)
     kernels.upload_all(
-        0 if share is None else 1,
+        share is not None,
         devices(length, np.int64),
         devices(0.0 if share is None else share),
         devices(token_latency_s),
