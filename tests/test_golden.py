@@ -1,0 +1,39 @@
+"""What exists is frozen: see :mod:`golden` for what is hashed, and where bits may differ."""
+
+import json
+
+import golden
+import pytest
+
+STORED = json.loads(golden.HASHES.read_text())
+CASES = golden.cases()
+
+
+@pytest.fixture(scope="session")
+def known():
+    """The hashes of this platform; None where its elementary functions round in their own way."""
+    return STORED["sha256"].get(golden.platform())
+
+
+def test_every_case_is_stored():
+    assert sorted(STORED["totals"]) == sorted(CASES)
+    for hashes in STORED["sha256"].values():
+        assert sorted(hashes) == sorted(CASES)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_nothing_changed(name, known):
+    result = CASES[name]()
+    if known is not None:
+        assert result["sha256"] == known[name]
+    assert result["totals"] == pytest.approx(STORED["totals"][name], rel=1e-9, abs=1e-9)
+
+
+def test_a_changed_bit_is_noticed():
+    digests = [golden.Digest() for _ in range(3)]
+    values = [1.0, 1.0, 1.0000000000000002]
+    for digest, value in zip(digests, values):
+        digest.add({"reward": value})
+    same, other = digests[1].result(), digests[2].result()
+    assert digests[0].result() == same
+    assert same["sha256"] != other["sha256"]
