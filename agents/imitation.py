@@ -20,11 +20,11 @@ from agents.checkpoint import Checkpoint
 from agents.features import Inputs, Reader
 from agents.networks import Network
 from multispin_env import parallel, solvers
-from multispin_env.devices import DeviceLaw
 from multispin_env.model.acceptance import run_length
 from multispin_env.model.channel import snr_db
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import CorrectionProblem, UploadProblem, pose_observed
+from multispin_env.world.devices import DeviceLaw
 
 #: States that share a scenario.
 STATES_PER_SCENARIO: Final = 16

@@ -18,7 +18,7 @@ from agents.features import MAX_LENGTH, Reader
 from agents.networks import NETWORKS, Network
 from agents.sb3 import SB3Policy
 from baselines import Context, Policy
-from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
+from multispin_env.world.control import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
 
 #: What a card calls a policy of Stable-Baselines3.
 SB3: Final = "sb3"

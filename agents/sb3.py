@@ -26,14 +26,15 @@ from torch import Tensor, nn
 from agents.features import Constants, inputs
 from agents.networks import WIDTH, Encoder
 from baselines import Context, Policy
-from multispin_env.scenario import Scenario
-from multispin_env.spaces import DRAFT_LENGTH, Control, action_space, observation_space
-from multispin_env.wrappers import (
+from multispin_env.envs.spaces import action_space, observation_space
+from multispin_env.envs.wrappers import (
     deadline_action_space,
     deadline_lengths,
     flat_action_space,
     unflatten_action,
 )
+from multispin_env.scenario import Scenario
+from multispin_env.world.control import DRAFT_LENGTH, Control
 
 
 class EquivariantExtractor(BaseFeaturesExtractor):
@@ -219,7 +220,7 @@ class SB3Policy(Policy):
     Args:
         context: the environment.
         policy: SB3's.
-        deadline: its actions are those of :class:`multispin_env.wrappers.DeadlineAction`.
+        deadline: its actions are those of :class:`multispin_env.envs.wrappers.DeadlineAction`.
     """
 
     def __init__(self, context: Context, policy: Any, deadline: bool) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
-from multispin_env.wrappers import (
+from multispin_env.envs.wrappers import (
     deadline_action_space,
     deadline_lengths,
     flat_action_space,
@@ -37,11 +37,11 @@ class SB3VecEnv(VecEnv):
     time only. Lanes that go on have an empty info.
 
     DraftBandwidth's Dict action, which SB3 does not know, becomes the flat box of
-    :class:`multispin_env.wrappers.FlattenBandwidth`.
+    :class:`multispin_env.envs.wrappers.FlattenBandwidth`.
 
     Args:
         env: made with `autoreset_mode="SAME_STEP"`.
-        deadline: actions are those of :class:`multispin_env.wrappers.DeadlineAction`.
+        deadline: actions are those of :class:`multispin_env.envs.wrappers.DeadlineAction`.
 
     Raises:
         ValueError: another autoreset mode, or deadlines where they do not fit.
@@ -151,7 +151,7 @@ def make_vec_env(
         num_envs: lanes.
         seed: of lane 0; None for a random one.
         deadline: actions of DraftLength are a common deadline and who drafts until it, see
-            :class:`multispin_env.wrappers.DeadlineAction`.
+            :class:`multispin_env.envs.wrappers.DeadlineAction`.
         clip_reward: clip rewards to +- this. A correction over a faded link may cost thousands of
             tokens in a round; learners with a critic are better off with hundreds.
         kwargs: passed to the environment.

@@ -15,7 +15,7 @@ import numpy as np
 from baselines.policy import Context, Observation, Policy
 from multispin_env import solvers
 from multispin_env.model.correction import check_rule
-from multispin_env.spaces import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
+from multispin_env.world.control import DRAFT_BANDWIDTH, JOINT, MODE_SELECTION
 
 UPLOAD_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
     "homogeneous": solvers.homogeneous,

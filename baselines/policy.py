@@ -11,11 +11,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from multispin_env.devices import DeviceLaw
+from multispin_env.envs.spaces import action_space
+from multispin_env.envs.wrappers import flatten_action
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import CorrectionProblem, Problem, pose_observed
-from multispin_env.spaces import DRAFT_BANDWIDTH, DRAFT_LENGTH, JOINT, Control, action_space
-from multispin_env.wrappers import flatten_action
+from multispin_env.world.control import DRAFT_BANDWIDTH, DRAFT_LENGTH, JOINT, Control
+from multispin_env.world.devices import DeviceLaw
 
 Observation = Mapping[str, NDArray[Any]]
 
@@ -30,7 +31,7 @@ class Context:
     control: Control
     scenario: Scenario
     informed: bool = True  #: acceptance rates are observed, not only feedback
-    flat: bool = False  #: actions go through :class:`multispin_env.wrappers.FlattenBandwidth`
+    flat: bool = False  #: actions go through :class:`multispin_env.envs.wrappers.FlattenBandwidth`
     correction: str = "optimal"  #: the rule of corrections, where the agent does not pick modes
 
     @classmethod

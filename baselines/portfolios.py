@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from baselines.policy import Context, Policy
 from baselines.registry import make
-from multispin_env.spaces import MODE_SELECTION
+from multispin_env.world.control import MODE_SELECTION
 
 #: Policy by portfolio, for lengths (and modes) of corrections, for modes alone, and for uploads.
 PORTFOLIOS: Final[dict[str, tuple[str, str, str]]] = {

@@ -11,7 +11,7 @@ Importing the package registers its environments with Gymnasium::
 from gymnasium.envs.registration import register, registry
 
 from multispin_env.scenario import Scenario, list_scenarios
-from multispin_env.spaces import CONTROLS
+from multispin_env.world.control import CONTROLS
 
 __version__ = "0.1.0"
 __all__ = ["Scenario", "list_scenarios", "register_environments"]
@@ -23,8 +23,8 @@ def register_environments() -> None:
         if control.id not in registry:
             register(
                 control.id,
-                entry_point=f"multispin_env.env:{control.name}Env",
-                vector_entry_point=f"multispin_env.vector_env:{control.name}VectorEnv",
+                entry_point=f"multispin_env.envs.scalar:{control.name}Env",
+                vector_entry_point=f"multispin_env.envs.vector:{control.name}VectorEnv",
             )
 
 

@@ -2,7 +2,7 @@
 
 A scenario names the models, the radio, the channel statistics, the tasks and the length of an
 episode. What is random (which task a device works on, where it stands, the fading) is drawn by
-:mod:`multispin_env.tape` from the ranges given here.
+:mod:`multispin_env.world.tape` from the ranges given here.
 
 Scenarios are frozen dataclasses, loaded from TOML files; the shipped ones are listed by
 :func:`multispin_env.list_scenarios`. Every value is checked when a scenario is made, so that an

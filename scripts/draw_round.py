@@ -24,8 +24,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 import baselines
-from multispin_env import rendering
-from multispin_env.rendering import KINDS, Timeline
+from multispin_env.envs import rendering
+from multispin_env.envs.rendering import KINDS, Timeline
 
 Phase = tuple[str, float, float]  # its name, start and end [s]
 

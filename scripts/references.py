@@ -25,7 +25,7 @@ from tqdm import tqdm
 import baselines
 from multispin_env import benchmark, parallel
 from multispin_env.benchmark import TRACKS, Suite, Task, statistics
-from multispin_env.spaces import MODE_SELECTION
+from multispin_env.world.control import MODE_SELECTION
 
 FLOOR_EPISODES, REFERENCE_EPISODES = 32, 16
 STRONGEST = ("deadline", "exact", "optimal_modes")

@@ -30,11 +30,11 @@ import tyro
 
 import multispin_env
 from multispin_env import solvers
-from multispin_env.core import Core
+from multispin_env.envs.vector import MultiSpinVectorEnv
 from multispin_env.model import kernels
 from multispin_env.solvers.problems import draw
-from multispin_env.spaces import CONTROLS
-from multispin_env.vector_env import MultiSpinVectorEnv
+from multispin_env.world.control import CONTROLS
+from multispin_env.world.core import Core
 
 IDS = tuple(control.name for control in CONTROLS)
 MEMORY_LIMIT_BYTES = 2e9  # larger vector environments are left out

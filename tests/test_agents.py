@@ -18,8 +18,8 @@ from agents.imitation import Domain
 from agents.policy import NetworkPolicy, load_network, save
 from baselines import Context
 from multispin_env import Scenario, benchmark, solvers
+from multispin_env.envs.wrappers import DeadlineAction, FlattenBandwidth
 from multispin_env.solvers.problems import pose_observed
-from multispin_env.wrappers import DeadlineAction, FlattenBandwidth
 
 torch.set_num_threads(1)  # tests run side by side
 

@@ -10,8 +10,8 @@ from test_env import IDS, SMALL
 import agents
 import baselines
 from multispin_env import solvers
+from multispin_env.envs.wrappers import FlatObservation, FlattenBandwidth
 from multispin_env.solvers.problems import pose, pose_observed
-from multispin_env.wrappers import FlatObservation, FlattenBandwidth
 
 CORRECTION = {"computation_only", "deadline", "greedy", "uniform"}
 RULED = {f"{n}_{rule}" for n in CORRECTION for rule in ("uplink", "downlink", "random")}

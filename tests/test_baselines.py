@@ -11,9 +11,9 @@ import pytest
 import baselines
 import multispin_env  # noqa: F401 (registers the environments)
 from baselines import registry
+from multispin_env.envs.wrappers import FlattenBandwidth
 from multispin_env.scenario import Scenario
-from multispin_env.spaces import CONTROLS, DRAFT_LENGTH
-from multispin_env.wrappers import FlattenBandwidth
+from multispin_env.world.control import CONTROLS, DRAFT_LENGTH
 
 K = 4
 SMALL = {"num_devices": K, "reference_goodput": 150.0, "reference_draft_length": 5}

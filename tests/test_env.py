@@ -19,9 +19,9 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_checker import check_env as sb3_check_env
 
 import multispin_env
+from multispin_env.envs.wrappers import FlattenBandwidth
 from multispin_env.model.acceptance import expected_tokens
-from multispin_env.round import play_round
-from multispin_env.wrappers import FlattenBandwidth
+from multispin_env.world.round import play_round
 
 IDS = [f"multispin/{n}-v0" for n in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth")]
 VARIANTS = [

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from test_env import IDS
 
-from multispin_env.round import play_round
+from multispin_env.world.round import play_round
 
 SMALL = {"num_devices": 4, "episode.rounds": 60}
 

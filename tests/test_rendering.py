@@ -11,8 +11,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from test_env import IDS, SMALL
 
-from multispin_env import rendering
-from multispin_env.env import DraftLengthEnv
+from multispin_env.envs import rendering
+from multispin_env.envs.scalar import DraftLengthEnv
 from multispin_env.model.correction import uplink_latency
 
 

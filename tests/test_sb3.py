@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from test_env import IDS, SMALL, same
 
 import agents
-from multispin_env.wrappers import FlattenBandwidth
+from multispin_env.envs.wrappers import FlattenBandwidth
 
 SHORT = SMALL | {"episode.horizon_s": 3.0}
 

@@ -12,7 +12,7 @@ from scipy import stats
 import multispin_env  # noqa: F401 (registers the environments)
 from multispin_env.model.acceptance import RUN_LENGTH_MAX, run_length
 from multispin_env.scenario import Scenario
-from multispin_env.tape import (
+from multispin_env.world.tape import (
     BASE_STREAM,
     COIN_STREAM,
     DeviceLaw,

@@ -14,7 +14,7 @@ from gymnasium.error import ResetNeeded
 from stable_baselines3.common.env_checker import check_env
 
 import multispin_env  # noqa: F401 (registers the environments)
-from multispin_env.wrappers import (
+from multispin_env.envs.wrappers import (
     DeadlineAction,
     FlatObservation,
     FlattenBandwidth,

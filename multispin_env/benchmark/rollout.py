@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from multispin_env.benchmark import statistics
 from multispin_env.benchmark.suite import TRACKS, Task, check_choice
-from multispin_env.model.kernels import BLOCK
+from multispin_env.model.kernels.state import BLOCK
 from multispin_env.model.latency import MAX_ROUND_S
-from multispin_env.regret import expected_goodput
 from multispin_env.solvers.problems import check_integer, pose
-from multispin_env.spaces import MODE_SELECTION
-from multispin_env.tape import Tape, episode_seed
+from multispin_env.world.control import MODE_SELECTION
+from multispin_env.world.regret import expected_goodput
+from multispin_env.world.tape import Tape, episode_seed
 
 Floats = NDArray[np.float64]
 Factory = Callable[[Any], Any]

@@ -21,7 +21,7 @@ import gymnasium as gym
 
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import check_integer
-from multispin_env.spaces import CONTROLS, Control
+from multispin_env.world.control import CONTROLS, Control
 
 #: What an agent knows, acceptance rates, or what their feedback tells.
 TRACKS: Final = ("full", "feedback")

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from multispin_env.model import kernels
+from multispin_env.model.kernels import corrections
+from multispin_env.model.kernels.corrections import Link
 from multispin_env.model.latency import transmission_latency
 
 Floats = NDArray[np.float64]
@@ -30,10 +31,10 @@ Integers = NDArray[np.int64]
 
 #: Rules by name. `random` tosses a fair coin for every device.
 RULES: Final = {
-    "optimal": kernels.OPTIMAL,
-    "uplink": kernels.UPLINK,
-    "downlink": kernels.DOWNLINK,
-    "random": kernels.GIVEN,
+    "optimal": corrections.OPTIMAL,
+    "uplink": corrections.UPLINK,
+    "downlink": corrections.DOWNLINK,
+    "random": corrections.GIVEN,
 }
 
 
@@ -207,16 +208,19 @@ def correct(
         downlink_cost_w = noise_device / gain
     mode, power_w = devices(0, np.int64), devices(0.0)
     latency_s = cells(0.0)
-    kernels.correct_all(
-        RULES[rule],
-        devices(rejected, np.int64),
-        devices(0 if downlink is None else downlink, np.int64),
+    links = Link(
         devices(uplink_snr),
         devices(downlink_cost_w),
         devices(uplink_power_w),
         cells(downlink_power_w),
         cells(payload_bits),
         cells(band),
+    )
+    corrections.correct_all(
+        RULES[rule],
+        devices(rejected, np.int64),
+        devices(0 if downlink is None else downlink, np.int64),
+        links,
         mode,
         power_w,
         latency_s,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multispin_env.model import kernels
+from multispin_env.model.kernels.uploads import Drafts, upload_all
 
 Floats = NDArray[np.float64]
 
@@ -75,16 +75,13 @@ def allocate(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         work = np.where(length > 0, length * bits / np.asarray(spectral_efficiency), 0.0)
     allocated, latency_s = devices(0.0), cells(0.0)
-    kernels.upload_all(
-        share is not None,
+    drafts = Drafts(
         devices(length, np.int64),
-        devices(0.0 if share is None else share),
         devices(token_latency_s),
         devices(work),
+        devices(0.0 if share is None else share),
         cells(bandwidth_hz),
-        allocated,
-        latency_s,
-        np.empty((4, shape[-1])),
     )
+    upload_all(share is not None, drafts, allocated, latency_s, np.empty((4, shape[-1])))
     latency: Any = latency_s.reshape(shape[:-1])
     return Allocation(allocated.reshape(shape), latency[()])

@@ -28,7 +28,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from multispin_env.model import kernels
+from multispin_env.model import kernels_old as kernels
 from multispin_env.model.acceptance import expected_tokens, rejection_probability, run_length
 from multispin_env.model.correction import RULES, check_rule
 from multispin_env.model.latency import tokens_until

@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multispin_env.devices import DeviceLaw
 from multispin_env.model import correction, upload
 from multispin_env.model.acceptance import expected_tokens, rejection_probability, run_length
 from multispin_env.model.channel import snr_from_db
 from multispin_env.model.latency import drafting_latency
 from multispin_env.scenario import CorrectionRadio, Scenario
+from multispin_env.world.devices import DeviceLaw
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -14,7 +14,7 @@ from experiments.tables import Job, Row, job
 from multispin_env import Scenario, benchmark
 from multispin_env.model.channel import snr_db
 from multispin_env.solvers import reference_goodput
-from multispin_env.spaces import DRAFT_LENGTH
+from multispin_env.world.control import DRAFT_LENGTH
 
 GOODPUT = "goodput [tokens/s]"
 #: Edges of the groups of Fig. "regret" [dB].

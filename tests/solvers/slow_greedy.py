@@ -9,9 +9,10 @@ import time
 
 import numpy as np
 
-from multispin_env import Scenario, solvers, tape
+from multispin_env import Scenario, solvers
 from multispin_env.solvers import corrections
 from multispin_env.solvers.problems import pose
+from multispin_env.world import tape
 
 
 def uplink_delay(p, k, band):

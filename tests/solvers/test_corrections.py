@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from slow_greedy import slow_greedy
 
-from multispin_env import Scenario, solvers, tape
+from multispin_env import Scenario, solvers
 from multispin_env.model import correction, kernels
 from multispin_env.model.acceptance import expected_tokens, run_length
 from multispin_env.solvers import CorrectionProblem, corrections
 from multispin_env.solvers.problems import pose
+from multispin_env.world import tape
 
 VECTORS = json.loads((Path(__file__).parent.parent / "data" / "correction.json").read_text())
 RULES = ("optimal", "uplink", "downlink", "random")

@@ -232,8 +232,9 @@ def test_the_floor_of_a_deadline_is_not_lost_to_rounding():
 
 
 def test_schemes_are_ordered_as_in_the_paper():
-    from multispin_env import Scenario, tape
+    from multispin_env import Scenario
     from multispin_env.solvers.problems import pose
+    from multispin_env.world import tape
 
     scenario = Scenario.load("qwen3.5")
     law, generator = tape.DeviceLaw(scenario), np.random.default_rng(7)

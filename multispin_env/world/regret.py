@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from multispin_env import solvers
 from multispin_env.solvers.corrections import sampled_goodput
 from multispin_env.solvers.problems import CorrectionProblem, Problem, UploadProblem
-from multispin_env.spaces import DRAFT_BANDWIDTH, MODE_SELECTION, Control
+from multispin_env.world.control import DRAFT_BANDWIDTH, MODE_SELECTION, Control
 
 #: Quasi-random outcomes that both decisions are valued on.
 SAMPLES: Final = 1024

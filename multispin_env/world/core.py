@@ -1,8 +1,8 @@
 """N cells of one kind, played together: the common ground of both environment shells.
 
 :class:`Core` owns the state (devices, tape, clocks, pending drafts) as arrays with the cells in
-front and hands it to :func:`multispin_env.model.kernels.play`, where the physics is. The scalar
-environment is the case N = 1.
+front and hands it to :func:`multispin_env.model.kernels.rounds.play`, where the physics is. The
+scalar environment is the case N = 1.
 """
 
 from __future__ import annotations
@@ -13,45 +13,42 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from multispin_env import tape
-from multispin_env.devices import DeviceLaw
-from multispin_env.model import kernels
 from multispin_env.model.correction import RULES
+from multispin_env.model.kernels import corrections, observing, random, rounds, tapes
+from multispin_env.model.kernels.compiling import machine_code
+from multispin_env.model.kernels.state import (
+    BLOCK,
+    CELL,
+    CLOCK,
+    OBSERVED,
+    CellCounts,
+    CellTimes,
+    Device,
+    DeviceCounts,
+    DeviceRadio,
+    Kind,
+    Memory,
+    Outcome,
+    State,
+)
 from multispin_env.model.latency import MAX_ROUND_S
-from multispin_env.regret import regret_keys, round_regret
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import Problem, pose
-from multispin_env.spaces import DRAFT_LENGTH, Control, float_keys, integer_keys
+from multispin_env.world import tape, threads
+from multispin_env.world.control import DRAFT_LENGTH, Control, float_keys, integer_keys
+from multispin_env.world.devices import DeviceLaw
+from multispin_env.world.regret import regret_keys, round_regret
 
 Observation = dict[str, NDArray[Any]]
 #: Draft lengths [N, K] of the round that an observation (of DraftLength's kind) shows.
 DraftPolicy = Callable[[Observation], Any]
 
-#: Keys of a step's info: per cell, then per device, in the row order of the kernels' outputs.
-CELL_INT_KEYS: Final = ("round", "tokens", "emitted", "bonus_tokens", "correction_tokens")
-CELL_FLOAT_KEYS: Final = (
-    "latency_s",
-    "drafting_s",
-    "verification_s",
-    "communication_s",
-    "time_s",
-    "goodput",
-)
-DEVICE_INT_KEYS: Final = ("drafted", "accepted", "rejected", "mode")
-DEVICE_FLOAT_KEYS: Final = ("power_w", "bandwidth_hz")
+#: Keys of a step's info: per cell, then per device.
+CELL_INT_KEYS: Final = CellCounts._fields[:-1]  # the last flags truncation
+CELL_FLOAT_KEYS: Final = CellTimes._fields
+DEVICE_INT_KEYS: Final = DeviceCounts._fields
+DEVICE_FLOAT_KEYS: Final = DeviceRadio._fields
 
-#: What one step gave, as blocks whose rows are named by the key tuples above: float observations as
-#: float32 [keys, N, K], devices as float64 [2, N, K] and int64 [4 + keys, N, K], integer
-#: observations last, cells as float64 [6, N] and int64 [6, N], the last row flagging truncation.
-#: Blocks with devices are allocated anew at every step, so that views of them can be handed out;
-#: those per cell only in a batched core.
-Outcome = tuple[
-    NDArray[np.float32],
-    NDArray[np.float64],
-    NDArray[np.int64],
-    NDArray[np.float64],
-    NDArray[np.int64],
-]
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 #: Kinds of dtype that are taken for lengths and modes, and for shares.
 _INTEGERS: Final = "iub"
@@ -73,6 +70,7 @@ class Core:
         regret: whether :meth:`regrets` is asked for.
         batched: actions have the cells in front, [N, ...]; False (N = 1): they have not, and the
             outcome's blocks per cell are written to the same memory at every step.
+        num_threads: how many threads share the cells, at most.
     """
 
     def __init__(
@@ -86,6 +84,7 @@ class Core:
         draft_policy: DraftPolicy | None = None,
         regret: bool = False,
         batched: bool = True,
+        num_threads: int = 1,
     ) -> None:
         first = scenarios[0]
         self.control = control
@@ -101,64 +100,63 @@ class Core:
         self.integer_keys = integer_keys(control, observe_acceptance)
 
         n, k = self.num_cells, self.num_devices
-        self._pending = int(control.pending)
-        self._full = int(observe_acceptance)
-        self._tossed = correction == "random"
-        self._kind = np.zeros(6, np.int64)
-        self._kind[kernels.UPLOADS] = first.protocol == "upload"
-        self._kind[kernels.RULE] = kernels.GIVEN if control.mode else RULES[correction]
-        self._kind[kernels.TOSSED] = self._tossed
-        self._kind[kernels.PENDING] = self._pending
-        self._kind[kernels.FULL] = self._full
-        self._kind[kernels.MAX_DRAFT_LENGTH] = self.max_draft_length
-
+        tossed = correction == "random"
+        self._kind = Kind(
+            uploads=int(first.protocol == "upload"),
+            rule=corrections.GIVEN if control.mode else RULES[correction],
+            tossed=int(tossed),
+            pending=int(control.pending),
+            full=int(observe_acceptance),
+            asks=int(draft_policy is not None),
+            max_draft_length=self.max_draft_length,
+        )
+        blocks, one_per_coin = 2, n if tossed else 0
+        self._state = State(
+            kind=self._kind,
+            cell=np.array([_cell_constants(s) for s in scenarios], CELL),
+            clock=np.zeros(n, CLOCK),
+            device=np.stack([_device_constants(s) for s in scenarios], axis=1),
+            memory=np.zeros((len(Memory._fields), n, k), np.int64),
+            tape=np.zeros((n, blocks, BLOCK, 2, k)),
+            coins=np.zeros((one_per_coin, blocks, BLOCK, k), np.int64),
+            stream=np.zeros((n, 4), np.uint64),
+            coin_stream=np.zeros((one_per_coin, 4), np.uint64),
+            draft=np.zeros((n, k), np.int64),
+            chosen=np.zeros((n, k), np.int64),
+            share=np.zeros((n, k if control.bandwidth else 0)),
+        )
+        self._clock = self._state.clock
         # The decision: what of it is the agent's is written by `decide`.
-        self._draft = np.zeros((n, k), np.int64)
-        self._chosen = np.zeros((n, k), np.int64)
-        self._share = np.zeros((n, k if control.bandwidth else 0))
+        self._draft, self._chosen, self._share = self._state[-3:]
         if fixed_draft is not None:
             self._draft[...] = fixed_draft
-        # Constants and state.
-        self._seeds: list[tape.EpisodeSeed] = [()] * n  # () before the first episode
+        self._seeds = np.zeros((n, 4), np.uint64)  # of the running episodes
+        self._started = np.zeros(n, np.bool_)
         self._forks: list[tuple[tape.Fork, ...]] = [()] * n
-        self._streams: list[np.random.Generator] = [np.random.default_rng(0)] * n
-        self._blocks = [0] * n  # how many blocks of the tape are drawn
-        self._coin_streams = list(self._streams)
-        self._cell = np.array([_cell_constants(s) for s in scenarios]).T.copy()
-        self._device = np.stack([_device_constants(s) for s in scenarios], axis=1)
         distinct = {id(s): s for s in scenarios}
         number = {key: i for i, key in enumerate(distinct)}
         self._laws = [DeviceLaw(s) for s in distinct.values()]
         self._law_of = [number[id(s)] for s in scenarios]
-        self._tape = np.zeros((n, 2, kernels.BLOCK, 2, k))
-        self._coins = np.zeros((n if self._tossed else 0, 2, kernels.BLOCK, k), np.int64)
-        self._time_s = np.zeros(n)
-        self._counter = np.zeros((n, 2), np.int64)
-        self._memory = np.zeros((5, n, k), np.int64)
-        self._state = (
-            self._kind,
-            self._cell,
-            self._device,
-            self._tape,
-            self._coins,
-            self._time_s,
-            self._counter,
-            self._memory,
-            self._draft,
-            self._chosen,
-            self._share,
-        )
-        self._changing = (self._time_s, self._counter, self._memory)
-        self._workspace = np.empty((7, k))
+        self._shares = threads.shares(n, k, num_threads)
+        self._workspaces = np.empty((len(self._shares), rounds.WORKSPACE, k))
+        self._workspace = self._workspaces[0]
         self._play: Callable[..., int] | None = None  # compiled, or loaded, at the first step
-        rows = (len(self.float_keys), 2, kernels.OBSERVED + len(self.integer_keys))
+        rows = (len(self.float_keys), len(DEVICE_FLOAT_KEYS), OBSERVED + len(self.integer_keys))
         self._shapes = [(row, n, k) for row in rows]
-        self._cell_blocks = None if batched else (np.empty((6, n)), np.empty((6, n), np.int64))
+        self._cell_shapes = [(len(names), n) for names in (CellTimes._fields, CellCounts._fields)]
+        self._cell_blocks = None if batched else self._new_cell_blocks()
         front = (n,) if batched else ()
         self._one_each, self._two_each = (*front, k), (*front, 2 * k)
         self._halves = (..., slice(k)), (..., slice(k, None))
-        self._due = np.zeros(n, np.int64)
         self._nobody = np.zeros(n, np.bool_)
+
+    @property
+    def _device(self) -> Device:
+        return Device(*self._state.device)
+
+    @property
+    def _memory(self) -> Memory:
+        return Memory(*self._state.memory)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_play": None}  # machine code cannot be pickled
@@ -167,26 +165,25 @@ class Core:
 
     def reset(self, cells: Sequence[int], generators: Iterable[np.random.Generator]) -> None:
         """Start an episode in each of the listed cells, from that cell's generator."""
-        uniform = np.empty((len(cells), 3, self.num_devices))
-        for i, (n, generator) in enumerate(zip(cells, generators, strict=True)):
-            seed = tape.episode_seed(generator)
-            base = tape.stream(seed, tape.BASE_STREAM)
-            uniform[i] = tape.draw_uniform(base, self.num_devices)
-            self._seeds[n], self._streams[n], self._forks[n] = seed, base, ()
-            self._blocks[n] = 0
-            if self._tossed:
-                self._coin_streams[n] = tape.stream(seed, tape.COIN_STREAM)
-        self._place_devices(cells, uniform)
-        index = _index(cells)
-        self._time_s[index] = 0.0
-        self._counter[index] = 0
-        if not self._full:
-            self._memory[:, index] = 0
-        self._draw_blocks(cells)
-        if self._pending:
+        state, index, listed = self._state, _index(cells), np.array(cells, np.int64)
+        words = np.array([tape.episode_seed(generator) for generator in generators], np.uint64)
+        uniform = np.empty((len(cells), tape.DEVICE_DRAWS * self.num_devices))
+        tapes.start(state, listed, words, uniform)
+        for n, seed in zip(cells, words):
+            self._forks[n] = ()
+            if self._kind.tossed:
+                coins = tape.stream(tuple(seed.tolist()), tape.COIN_STREAM)
+                state.coin_stream[n] = random.words_of(coins)
+        self._seeds[index], self._started[index] = words, True
+        self._place_devices(cells, uniform.reshape(len(cells), tape.DEVICE_DRAWS, -1))
+        self._clock[index] = 0
+        if not self._kind.full:
+            state.memory[:, index] = 0
+        tapes.draw_first(state, listed)
+        if self._kind.pending:
             drafted = self.fixed_draft if self.draft_policy is None else self._ask_policy()
             assert drafted is not None
-            self._memory[kernels.PENDING_DRAFT, index] = drafted[index]
+            self._memory.pending_draft[index] = drafted[index]
 
     def _place_devices(self, cells: Sequence[int], uniform: NDArray[np.float64]) -> None:
         """Write what is drawn about the devices of the listed cells, one law at a time."""
@@ -195,53 +192,51 @@ class Core:
             members.setdefault(self._law_of[n], []).append(i)
         for law, positions in members.items():
             drawn = self._laws[law](uniform[_index(positions)])
-            index = _index([cells[i] for i in positions])
-            self._device[kernels.ACCEPTANCE_RATE, index] = drawn.acceptance_rate
-            self._device[kernels.MEAN_RUN, index] = drawn.mean_run
-            self._device[kernels.TOKEN_LATENCY_S, index] = drawn.token_latency_s
-            self._device[kernels.MEAN_GAIN, index] = drawn.mean_gain
-
-    def _draw_blocks(self, cells: Sequence[int]) -> None:
-        """Draw the next block of the tape of each listed cell."""
-        for n in cells:
-            slot = self._blocks[n] % 2
-            tape.draw_block(self._streams[n], self._tape[n, slot])
-            if self._tossed:
-                self._coins[n, slot] = tape.draw_coins(self._coin_streams[n], self.num_devices)
-            self._blocks[n] += 1
+            index, device = _index([cells[i] for i in positions]), self._device
+            device.acceptance_rate[index] = drawn.acceptance_rate
+            device.mean_run[index] = drawn.mean_run
+            device.token_latency_s[index] = drawn.token_latency_s
+            device.mean_gain[index] = drawn.mean_gain
 
     def started(self, cell: int) -> bool:
         """Whether a cell has ever been reset."""
-        return self._seeds[cell] != ()
+        return bool(self._started[cell])
 
     def tape_of(self, cell: int) -> tape.Tape:
         """The tape of a cell's running episode."""
-        num_rounds = self._blocks[cell] * kernels.BLOCK
-        return tape.Tape(self.scenarios[cell], self._seeds[cell], num_rounds, self._forks[cell])
+        seed = tuple(self._seeds[cell].tolist())
+        num_rounds = self._blocks_drawn(cell) * BLOCK
+        return tape.Tape(self.scenarios[cell], seed, num_rounds, self._forks[cell])
+
+    def _blocks_drawn(self, cell: int) -> int:
+        return tapes.blocks_drawn(self._kind.pending, int(self._clock["round"][cell]))
 
     def fork(self, cell: int, seed: tape.EpisodeSeed) -> None:
         """Replace what the cell's observation does not tell of the tape by that of another seed."""
-        r, blocks = int(self._counter[cell, kernels.ROUND]), self._blocks[cell]
+        r, blocks = int(self._clock["round"][cell]), self._blocks_drawn(cell)
         # Shown are the gains of this round (and the next, where a round is pending), and the
         # outcome of a pending round.
-        fork = tape.Fork(r + 1 + self._pending, r + self._pending, seed)
+        pending, state = self._kind.pending, self._state
+        fork = tape.Fork(r + 1 + pending, r + pending, seed)
         base = tape.stream(seed, tape.BASE_STREAM)
         coins = tape.stream(seed, tape.COIN_STREAM)
         tape.draw_uniform(base, self.num_devices)
-        other = np.empty((kernels.BLOCK, 2, self.num_devices))
+        other = np.empty((BLOCK, 2, self.num_devices))
         for block in range(blocks):
             tape.draw_block(base, other)
             tossed = tape.draw_coins(coins, self.num_devices)
-            first, slot = block * kernels.BLOCK, block % 2
+            first, slot = block * BLOCK, block % 2
             if block < blocks - 2:
                 continue  # overwritten long ago
-            for row, start in ((kernels.FADING, fork.fading_from), (kernels.RUN, fork.run_from)):
-                rows = slice(max(start - first, 0), None)
-                self._tape[cell, slot, rows, row] = other[rows, row]
-            if self._tossed:
-                rows = slice(max(fork.run_from - first, 0), None)
-                self._coins[cell, slot, rows] = tossed[rows]
-        self._streams[cell], self._coin_streams[cell] = base, coins
+            for row, start in ((tape.FADING, fork.fading_from), (tape.RUN, fork.run_from)):
+                later = slice(max(start - first, 0), None)
+                state.tape[cell, slot, later, row] = other[later, row]
+            if self._kind.tossed:
+                later = slice(max(fork.run_from - first, 0), None)
+                state.coins[cell, slot, later] = tossed[later]
+        state.stream[cell] = random.words_of(base)
+        if self._kind.tossed:
+            state.coin_stream[cell] = random.words_of(coins)
         self._forks[cell] = (*self._forks[cell], fork)
 
     # ---- playing ---------------------------------------------------------------------------
@@ -275,11 +270,11 @@ class Core:
     def _ask_policy(self) -> NDArray[np.int64]:
         """Lengths [N, K] that the draft policy gives to the round which is to be drafted."""
         assert self.draft_policy is not None
-        floats = float_keys(DRAFT_LENGTH, bool(self._full))
-        integers = integer_keys(DRAFT_LENGTH, bool(self._full))
+        floats = float_keys(DRAFT_LENGTH, bool(self._kind.full))
+        integers = integer_keys(DRAFT_LENGTH, bool(self._kind.full))
         obs_float = np.empty((len(floats), self.num_cells, self.num_devices), np.float32)
         obs_int = np.empty((len(integers), self.num_cells, self.num_devices), np.int64)
-        kernels.observe(0, self._state, self._nobody, obs_float, obs_int, self._workspace)
+        observing.observe(self._state, self._nobody, 0, obs_float, obs_int, self._workspace)
         observation: Observation = dict(zip(floats, obs_float))
         observation.update(zip(integers, obs_int))
         shape = (self.num_cells, self.num_devices)
@@ -298,7 +293,8 @@ class Core:
 
     def observe_into(self, outcome: Outcome, idle: NDArray[np.bool_]) -> None:
         """Write the present observation of all cells but the idle ones into `outcome`."""
-        kernels.observe(self._pending, self._state, idle, *observed(outcome), self._workspace)
+        pending = self._kind.pending
+        observing.observe(self._state, idle, pending, *observed(outcome), self._workspace)
 
     def play(self, idle: NDArray[np.bool_] | None = None) -> Outcome:
         """Play one round, as decided, in every cell that is not idle.
@@ -309,48 +305,71 @@ class Core:
         """
         idle = self._nobody if idle is None else idle
         outcome = self._new_outcome()
-        before = [] if self.draft_policy is None else [array.copy() for array in self._changing]
-        if self._play is None:
-            self._play = kernels.machine_code(
-                kernels.play, self._state, idle, outcome, self._workspace
-            )
-        due = self._play(self._state, idle, outcome, self._workspace)
-        if due < 0:
-            raise self._invalid(-1 - due)
         if self.draft_policy is not None:
-            try:
-                self._memory[kernels.PENDING_DRAFT, ~idle] = self._ask_policy()[~idle]
-            except BaseException:  # an interrupt too
-                for array, kept in zip(self._changing, before):
-                    array[...] = kept
-                raise
-            self.observe_into(outcome, idle)
-        if due > 0:
-            kernels.find_due(self._pending, self._counter, idle, self._due)
-            self._draw_blocks(self._due[:due].tolist())
+            self._play_and_ask(idle, outcome)
+        elif len(self._shares) == 1:
+            self._play_alone(idle, outcome)
+        else:
+            self.check(idle)
+            self._play_together(idle, outcome)
         return outcome
+
+    def _play_alone(self, idle: NDArray[np.bool_], outcome: Outcome) -> None:
+        """Check the decision and play, in this thread."""
+        if self._play is None:
+            arguments = (self._state, idle, outcome, self._workspace)
+            self._play = machine_code(rounds.play, *arguments)
+        bad = self._play(self._state, idle, outcome, self._workspace)
+        if bad >= 0:
+            raise self._invalid(bad)
+
+    def _play_together(self, idle: NDArray[np.bool_], outcome: Outcome) -> None:
+        """Play with several threads, each its share of the cells; the decision is sound."""
+        jobs = [
+            (self._state, idle, outcome, workspace, *share)
+            for workspace, share in zip(self._workspaces, self._shares)
+        ]
+        if self._play is None:
+            self._play = machine_code(rounds.play_share, *jobs[0])
+        threads.run(self._play, jobs)
+
+    def _play_and_ask(self, idle: NDArray[np.bool_], outcome: Outcome) -> None:
+        """Play in this thread, then let the draft policy decide the next round's lengths."""
+        changing = (self._clock, self._state.memory)
+        before = [array.copy() for array in changing]
+        self._play_alone(idle, outcome)
+        try:
+            self._memory.pending_draft[~idle] = self._ask_policy()[~idle]
+        except BaseException:  # an interrupt too
+            for array, kept in zip(changing, before):
+                array[...] = kept
+            raise
+        self.observe_into(outcome, idle)
+        tapes.draw_due(self._state, idle, 0, self.num_cells)
 
     def episode_goodput(self, cells: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Tokens delivered over seconds, so far in the masked cells' episodes, 0 elsewhere, [N]."""
         goodput = np.zeros(self.num_cells)
-        tokens = self._counter[cells, kernels.EPISODE_TOKENS]
-        goodput[cells] = tokens / self._time_s[cells]
+        goodput[cells] = self._clock["tokens"][cells] / self._clock["time_s"][cells]
         return goodput
 
     def regrets(self, outcome: Outcome, cells: Iterable[int]) -> dict[str, NDArray[np.float64]]:
         """How far the listed cells' last decisions were from the best known, [N] (0 elsewhere)."""
-        _, device_float, device_int, cell_float, cell_int = outcome
+        counts = DeviceCounts(*outcome.device_int[:OBSERVED])
+        radio, times = DeviceRadio(*outcome.device_float), CellTimes(*outcome.cell_float)
+        emitted = CellCounts(*outcome.cell_int).emitted
         found = {key: np.zeros(self.num_cells) for key in self.regret_keys}
         for n in cells:
+            parts = (times.drafting_s, times.verification_s, times.communication_s)
             values = round_regret(
                 self.control,
                 self.correction,
                 self._last_problem(n),
-                device_int[kernels.DRAFTED, n],
-                device_int[kernels.REJECTED, n],
-                device_float[kernels.ALLOCATED_HZ, n],
-                float(cell_int[kernels.EMITTED, n]),
-                tuple(cell_float[kernels.DRAFTING_S : kernels.COMMUNICATION_S + 1, n].tolist()),
+                counts.drafted[n],
+                counts.rejected[n],
+                radio.bandwidth_hz[n],
+                float(emitted[n]),
+                (float(parts[0][n]), float(parts[1][n]), float(parts[2][n])),
             )
             for key, value in values.items():
                 found[key][n] = value
@@ -358,38 +377,44 @@ class Core:
 
     def _last_problem(self, cell: int) -> Problem:
         """What was known at the start of the round that a cell played last."""
-        r = int(self._counter[cell, kernels.ROUND]) - 1
-        gain = self._device[kernels.MEAN_GAIN, cell]
-        if self._cell[kernels.FADES, cell] > 0:
-            slot, row = kernels.place_of(r)
-            gain = gain * self._tape[cell, slot, row, kernels.FADING]
+        r = int(self._clock["round"][cell]) - 1
+        device = self._device
+        gain = device.mean_gain[cell]
+        if self._state.cell["fades"][cell] > 0:
+            gain = gain * self._state.tape[cell, (r // BLOCK) % 2, r % BLOCK, tape.FADING]
         return pose(
             self.scenarios[cell],
-            self._device[kernels.ACCEPTANCE_RATE, cell],
-            self._device[kernels.TOKEN_LATENCY_S, cell],
+            device.acceptance_rate[cell],
+            device.token_latency_s[cell],
             gain,
         )
 
     def _new_outcome(self) -> Outcome:
-        n = self.num_cells
-        obs_float, device_float, device_int = self._shapes
-        cell_float, cell_int = self._cell_blocks or (np.empty((6, n)), np.empty((6, n), _INT64))
-        return (
-            np.empty(obs_float, _FLOAT32),
-            np.empty(device_float),
-            np.empty(device_int, _INT64),
-            cell_float,
-            cell_int,
+        """Memory for what a step gives.
+
+        Blocks with devices are allocated anew at every step, so that views of them can be handed
+        out; those per cell only in a batched core.
+        """
+        observed_rows, float_rows, int_rows = self._shapes
+        return Outcome(
+            np.empty(observed_rows, _FLOAT32),
+            np.empty(float_rows),
+            np.empty(int_rows, _INT64),
+            *(self._cell_blocks or self._new_cell_blocks()),
         )
+
+    def _new_cell_blocks(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        times, counts = self._cell_shapes
+        return np.empty(times), np.empty(counts, _INT64)
 
     def check(self, idle: NDArray[np.bool_]) -> None:
         """Raise ValueError unless every value of the decision that cells will use is in range."""
-        bad = kernels.find_invalid(self._kind, self._draft, self._chosen, self._share, idle)
+        bad = rounds.find_invalid(self._state, idle)
         if bad >= 0:
             raise self._invalid(bad)
 
     def _invalid(self, index: int) -> ValueError:
-        """The error that names the entry which :func:`kernels.find_invalid` found."""
+        """The error that names the entry which :func:`.find_invalid` found."""
         n, column = divmod(index, 3 * self.num_devices)
         part, k = divmod(column, self.num_devices)
         name, array = (
@@ -414,7 +439,7 @@ class Core:
 
 def observed(outcome: Outcome) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The blocks of an outcome that hold the observation, [keys, N, K]: floats and integers."""
-    return outcome[0], outcome[2][kernels.OBSERVED :]
+    return outcome.observed, outcome.device_int[OBSERVED:]
 
 
 def _index(cells: Sequence[int]) -> Any:
@@ -422,30 +447,31 @@ def _index(cells: Sequence[int]) -> Any:
     return slice(cells[0], cells[0] + 1) if len(cells) == 1 else cells
 
 
-def _cell_constants(scenario: Scenario) -> list[float]:
-    """A column of `cell`, in the row order of the kernels."""
+def _cell_constants(scenario: Scenario) -> tuple[float, ...]:
+    """The constants of a cell, in the field order of `CELL`."""
     correction = scenario.protocol == "correction"
     episode = scenario.episode
-    return [
+    return (
         scenario.radio.bandwidth_hz,
         float(scenario.payload.distribution_bits),
         scenario.downlink_power_w if correction else 0.0,
         scenario.verification_s,
-        float(scenario.channel.fading == "rayleigh"),
         np.inf if episode.horizon_s is None else episode.horizon_s,
         np.inf if episode.rounds is None else float(episode.rounds),
         MAX_ROUND_S,
-    ]
+        scenario.channel.fading == "rayleigh",
+    )
 
 
 def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
-    """The rows of `device` that are not drawn, [7, K]."""
-    rows = np.zeros((7, scenario.num_devices))
-    rows[kernels.UPLINK_POWER_W] = scenario.uplink_power_w
-    rows[kernels.UNIT_SNR] = scenario.uplink_power_w / scenario.noise_server_w
+    """The rows of `Device`, [rows, K]; those that are drawn are 0."""
+    block = np.zeros((len(Device._fields), scenario.num_devices))
+    rows = Device(*block)
+    rows.uplink_power_w[:] = scenario.uplink_power_w
+    rows.unit_snr[:] = scenario.uplink_power_w / scenario.noise_server_w
     if scenario.protocol == "correction":
-        rows[kernels.NOISE_DEVICE_W] = scenario.noise_device_w
-    return rows
+        rows.noise_device_w[:] = scenario.noise_device_w
+    return block
 
 
 def _checked(name: str, value: Any, shape: tuple[int, ...], kinds: str) -> NDArray[Any]:

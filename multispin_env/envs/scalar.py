@@ -1,7 +1,7 @@
 """The scalar environments: one cell, Gymnasium's `Env`.
 
 Four classes, one for each thing an agent may control. They share :class:`MultiSpinEnv`, a thin
-shell over :class:`multispin_env.core.Core`.
+shell over :class:`multispin_env.world.core.Core`.
 """
 
 from __future__ import annotations
@@ -14,29 +14,27 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
-from multispin_env import rendering, rewards, settings
-from multispin_env.core import (
-    CELL_FLOAT_KEYS,
-    CELL_INT_KEYS,
-    DEVICE_FLOAT_KEYS,
-    DEVICE_INT_KEYS,
-    Outcome,
-)
-from multispin_env.model import kernels
-from multispin_env.rewards import Reward
+from multispin_env.envs import rendering, rewards, settings
+from multispin_env.envs.rewards import Reward
+from multispin_env.envs.settings import DraftPolicyLike, Overrides, ScenarioLike
+from multispin_env.envs.spaces import action_space, observation_space
+from multispin_env.model.kernels.state import OBSERVED, Outcome
 from multispin_env.scenario import Scenario
-from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
 from multispin_env.solvers.problems import check_integer
-from multispin_env.spaces import (
+from multispin_env.world.control import (
     DRAFT_BANDWIDTH,
     DRAFT_LENGTH,
     JOINT,
     MODE_SELECTION,
     Control,
-    action_space,
-    observation_space,
 )
-from multispin_env.tape import Tape, episode_seed
+from multispin_env.world.core import (
+    CELL_FLOAT_KEYS,
+    CELL_INT_KEYS,
+    DEVICE_FLOAT_KEYS,
+    DEVICE_INT_KEYS,
+)
+from multispin_env.world.tape import Tape, episode_seed
 
 Observation = dict[str, NDArray[Any]]
 
@@ -56,7 +54,7 @@ _SHARED_SECTIONS = """
     ## Attributes
     `env.unwrapped.scenario` (overrides applied), `.price` [tokens/s], and `.tape`: the running
     episode's `devices`, `channel_gain` and `run_length`, read-only. With them
-    `multispin_env.round.play_round` replays any round.
+    `multispin_env.world.round.play_round` replays any round.
 
     ## Starting State
     Each device draws a task (its acceptance rate), a drafting speed and a position, and the first
@@ -173,9 +171,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         )
         self.correction = correction
         self._rows = [(key, 0, (i, 0)) for i, key in enumerate(self._core.float_keys)]
-        self._rows += [
-            (key, 2, (kernels.OBSERVED + i, 0)) for i, key in enumerate(self._core.integer_keys)
-        ]
+        self._rows += [(key, 2, (OBSERVED + i, 0)) for i, key in enumerate(self._core.integer_keys)]
         self._no_observation: dict[str, Any] = dict.fromkeys(key for key, _, _ in self._rows)
         self._running = False
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
@@ -516,8 +512,8 @@ class DraftBandwidthEnv(MultiSpinEnv):
     | `bandwidth`    | `Box(0, 1, (K,), float32)`  | share of the band, any scale  |
 
     Shares are normalised over the devices that draft; all zero there means equal; a zero share with
-    a positive length is a round that never ends. `multispin_env.wrappers.FlattenBandwidth` makes it
-    one `Box(-1, 1, (2K,))`.
+    a positive length is a round that never ends. `multispin_env.envs.wrappers.FlattenBandwidth`
+    makes it one `Box(-1, 1, (2K,))`.
 
     ## Observation Space
     `Dict` of boxes of shape [K]:

@@ -3,7 +3,7 @@
 The physics are functions of one round: of arrays [K], or of cell `n` of arrays [..., N, K]. Loops
 over N rounds are :func:`correct_all` and :func:`upload_all` for the batched functions of
 :mod:`~multispin_env.model.correction` and :mod:`~multispin_env.model.upload`, and :func:`play` for
-:mod:`multispin_env.core`, which steps N cells at once. Outputs are arguments that are written in
+:mod:`multispin_env.world.core`, which steps N cells at once. Outputs are arguments that are written in
 place; `scratch` is memory to overwrite. Many short loops over few arrays are faster than one over
 many, and selections faster than branches: LLVM vectorises them.
 
@@ -1165,7 +1165,7 @@ def observe_cell(
 ):
     """Write what is observed of the round that comes next (or is pending) in cell n.
 
-    Row order, shared with :mod:`multispin_env.spaces`. Floats: snr_db, token_latency_s, then
+    Row order, shared with :mod:`multispin_env.envs.spaces`. Floats: snr_db, token_latency_s, then
     next_snr_db if `pending`, then acceptance_rate if `full`. Integers: draft_length and rejected
     if `pending`; without `full` then accepted_count, rejection_count, accepted, and rejected
     where it is not there yet.

@@ -16,28 +16,27 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from multispin_env import rewards, settings
-from multispin_env.core import (
-    CELL_FLOAT_KEYS,
-    CELL_INT_KEYS,
-    DEVICE_FLOAT_KEYS,
-    DEVICE_INT_KEYS,
-    Outcome,
-    observed,
-)
-from multispin_env.rewards import Reward
+from multispin_env.envs import rewards, settings
+from multispin_env.envs.rewards import Reward
+from multispin_env.envs.settings import DraftPolicyLike, Overrides, ScenarioLike
+from multispin_env.envs.spaces import action_space, observation_space
+from multispin_env.model.kernels.state import Outcome
 from multispin_env.scenario import Scenario
-from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
-from multispin_env.spaces import (
+from multispin_env.world.control import (
     DRAFT_BANDWIDTH,
     DRAFT_LENGTH,
     JOINT,
     MODE_SELECTION,
     Control,
-    action_space,
-    observation_space,
 )
-from multispin_env.tape import Tape
+from multispin_env.world.core import (
+    CELL_FLOAT_KEYS,
+    CELL_INT_KEYS,
+    DEVICE_FLOAT_KEYS,
+    DEVICE_INT_KEYS,
+    observed,
+)
+from multispin_env.world.tape import Tape
 
 Observation = dict[str, NDArray[Any]]
 Infos = dict[str, Any]
@@ -53,6 +52,10 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
     * `scenario`, `overrides`: one for all, or a list with one for each cell, to train over
       different physics at once (equal numbers of devices and longest drafts).
     * `autoreset_mode`: a :class:`gymnasium.vector.AutoresetMode`, its name or its value.
+    * `threads`: how many share the lanes, at most; the numbers are the same for any. Default: the
+      cores that are this process's own (:func:`multispin_env.world.threads.available`), one in
+      worker processes. Few lanes stay in one thread, and so do those with a `draft_policy` that is
+      asked.
     * `regret`: solved lane by lane, about a millisecond each.
     * a callable `reward` gets the batched info of the lanes that played (arrays [n] and [n, K])
       and returns [n]; a callable `draft_policy` gets batched observations.
@@ -84,6 +87,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         draft_policy: DraftPolicyLike | None = None,
         regret: bool = False,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        threads: int | None = None,
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
     ) -> None:
@@ -117,6 +121,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
             observe_acceptance=observe_acceptance,
             draft_policy=draft_policy,
             regret=regret,
+            threads=threads,
         )
         self.correction = correction
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
@@ -344,24 +349,24 @@ def _split(infos: Infos, mask: NDArray[np.bool_]) -> tuple[Infos, Infos]:
 
 
 class DraftLengthVectorEnv(MultiSpinVectorEnv):
-    """Cells of `multispin/DraftLength-v0`; see :class:`multispin_env.env.DraftLengthEnv`."""
+    """Cells of `multispin/DraftLength-v0`; see :class:`.DraftLengthEnv`."""
 
     control = DRAFT_LENGTH
 
 
 class ModeSelectionVectorEnv(MultiSpinVectorEnv):
-    """Cells of `multispin/ModeSelection-v0`; see :class:`multispin_env.env.ModeSelectionEnv`."""
+    """Cells of `multispin/ModeSelection-v0`; see :class:`.ModeSelectionEnv`."""
 
     control = MODE_SELECTION
 
 
 class JointVectorEnv(MultiSpinVectorEnv):
-    """Cells of `multispin/Joint-v0`; see :class:`multispin_env.env.JointEnv`."""
+    """Cells of `multispin/Joint-v0`; see :class:`.JointEnv`."""
 
     control = JOINT
 
 
 class DraftBandwidthVectorEnv(MultiSpinVectorEnv):
-    """Cells of `multispin/DraftBandwidth-v0`; see :class:`multispin_env.env.DraftBandwidthEnv`."""
+    """Cells of `multispin/DraftBandwidth-v0`; see :class:`.DraftBandwidthEnv`."""
 
     control = DRAFT_BANDWIDTH

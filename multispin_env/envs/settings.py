@@ -1,4 +1,4 @@
-"""From the arguments of an environment to a :class:`~multispin_env.core.Core`, all checked.
+"""From the arguments of an environment to a :class:`~multispin_env.world.core.Core`, all checked.
 
 Both shells, scalar and vector, are configured here, so that they accept and refuse the same.
 """
@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multispin_env import solvers
-from multispin_env.core import Core, DraftPolicy, Observation
+from multispin_env.envs.rewards import Reward, check_reward
 from multispin_env.model.correction import RULES
-from multispin_env.rewards import Reward, check_reward
 from multispin_env.scenario import Scenario
-from multispin_env.spaces import Control
+from multispin_env.solvers.problems import check_integer
+from multispin_env.world import threads as available_threads
+from multispin_env.world.control import Control
+from multispin_env.world.core import Core, DraftPolicy, Observation
 
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
 Overrides = Mapping[str, Any]
@@ -83,12 +85,14 @@ def make_core(
     observe_acceptance: bool = True,
     draft_policy: DraftPolicyLike | None = None,
     regret: bool = False,
+    threads: int | None = 1,
 ) -> Core:
     """The core that the arguments describe.
 
     Args:
         batched: whether the shell hands out arrays over cells (and a callable `draft_policy`
             sees such), or the numbers and arrays of one cell.
+        threads: how many share the cells, at most; None for :func:`.threads.available`.
     """
     if not isinstance(correction, str) or correction not in RULES:
         names = ", ".join(map(repr, RULES))
@@ -107,6 +111,8 @@ def make_core(
     for name, flag in (("observe_acceptance", observe_acceptance), ("regret", regret)):
         if not isinstance(flag, bool | np.bool_):
             raise ValueError(f"{name} = {flag!r}: must be True or False")
+    if threads is not None:
+        check_integer("threads", threads, 1)
     fixed_draft: NDArray[np.int64] | None = None
     policy: DraftPolicy | None = None
     if isinstance(draft_policy, str):
@@ -124,6 +130,7 @@ def make_core(
         draft_policy=policy,
         regret=bool(regret),
         batched=batched,
+        num_threads=available_threads.available() if threads is None else int(threads),
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from multispin_env.model import correction, upload
 from multispin_env.model.latency import MAX_ROUND_S, drafting_latency
 from multispin_env.scenario import CorrectionRadio
-from multispin_env.tape import Tape
+from multispin_env.world.tape import Tape
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

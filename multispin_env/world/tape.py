@@ -23,13 +23,18 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
-from multispin_env.devices import DeviceLaw, Devices
 from multispin_env.model.acceptance import run_length
-from multispin_env.model.kernels import BLOCK, FADING, RUN
+from multispin_env.model.kernels.state import BLOCK
 from multispin_env.scenario import Scenario
+from multispin_env.world.devices import DeviceLaw, Devices
 
 Floats = NDArray[np.float64]
 EpisodeSeed = tuple[int, ...]
+
+#: Rows of a round's variates: behind the fading, and behind the run lengths.
+FADING, RUN = range(2)
+#: Uniform numbers that each device is made from.
+DEVICE_DRAWS: Final = 3
 
 #: Indices of the child streams. An index is never reused or renumbered.
 BASE_STREAM: Final = 0
@@ -129,7 +134,7 @@ class Tape:
 
 def draw_uniform(generator: np.random.Generator, num_devices: int) -> Floats:
     """The numbers that :class:`DeviceLaw` reads, [3, K]: the first draw of an episode."""
-    return generator.random((3, num_devices))
+    return generator.random((DEVICE_DRAWS, num_devices))
 
 
 def draw_block(generator: np.random.Generator, out: Floats) -> None:

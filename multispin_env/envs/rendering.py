@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from multispin_env.model.channel import snr_db
 from multispin_env.model.latency import transmission_latency
 from multispin_env.scenario import CorrectionRadio, Scenario
-from multispin_env.tape import Tape
+from multispin_env.world.tape import Tape
 
 WIDTH, HEIGHT = 800, 500
 FPS: Final = 4
