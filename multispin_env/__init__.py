@@ -10,6 +10,7 @@ Importing the package registers its environments with Gymnasium::
 
 from gymnasium.envs.registration import register, registry
 
+from multispin_env._moved import keep_old_names
 from multispin_env.scenario import Scenario, list_scenarios
 from multispin_env.world.control import CONTROLS
 
@@ -28,4 +29,5 @@ def register_environments() -> None:
             )
 
 
+keep_old_names()
 register_environments()

@@ -62,12 +62,8 @@ def observe_cell(state, n, pending, floats, integers, workspace):
         workspace: overwritten.
     """
     num_devices = floats.shape[2]
-    full, cell, device, memory = (
-        state.kind.full,
-        state.cell[n],
-        device_of(state, n),
-        memory_of(state, n),
-    )
+    full, cell = state.kind[0].full, state.cell[n]
+    device, memory = device_of(state, n), memory_of(state, n)
     r = state.clock[n].round
     variates = variates_of(state, n, r)
     show_snr(cell, device, variates.fading, floats[0, n], workspace)

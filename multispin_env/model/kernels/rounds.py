@@ -32,7 +32,7 @@ def find_invalid(state, idle):
 
     The index counts through [draft, chosen, share] of cell 0, then of cell 1, ...
     """
-    kind, draft, chosen, share = state.kind, state.draft, state.chosen, state.share
+    kind, draft, chosen, share = state.kind[0], state.draft, state.chosen, state.share
     num_cells, num_devices = draft.shape
     given = kind.rule == corrections.GIVEN and not kind.tossed
     max_draft_length = kind.max_draft_length
@@ -179,7 +179,7 @@ def account(state, n, counts, drafting_s, communication_s, outcome):
         tokens = 0
         latency_s = horizon_s - start_s
         end_s = horizon_s
-    elif not state.kind.full:  # feedback is kept for those who see it
+    elif not state.kind[0].full:  # feedback is kept for those who see it
         memory = memory_of(state, n)
         for k in range(num_devices):
             memory.accepted_count[k] += accepted[k]
@@ -210,12 +210,8 @@ def account(state, n, counts, drafting_s, communication_s, outcome):
 @lean
 def play_cell(state, n, outcome, workspace):
     """Play one round in cell n; see :func:`play`."""
-    kind, cell, device, counts = (
-        state.kind,
-        state.cell[n],
-        device_of(state, n),
-        counts_of(outcome, n),
-    )
+    kind, cell = state.kind[0], state.cell[n]
+    device, counts = device_of(state, n), counts_of(outcome, n)
     radio = DeviceRadio(outcome.device_float[0, n], outcome.device_float[1, n])
     round_index = state.clock[n].round
     variates = variates_of(state, n, round_index)
@@ -240,7 +236,7 @@ def play_cell(state, n, outcome, workspace):
 @lean
 def play_cells(state, idle, outcome, workspace, first, last):
     """Play one round in the cells first, ..., last - 1; see :func:`play`."""
-    kind = state.kind
+    kind = state.kind[0]
     for n in range(first, last):
         if idle[n]:
             outcome.device_float[:, n], outcome.device_int[:OBSERVED, n] = 0.0, 0

@@ -16,17 +16,22 @@ from multispin_env.model.kernels.compiling import lean
 BLOCK: Final = 16  # rounds drawn at a time
 
 
-class Kind(NamedTuple):
-    """What kind of environment the cells are; integers."""
-
-    uploads: int  # whether drafts are uploaded, or else corrections sent
-    rule: int  # of the corrections
-    tossed: int  # whether coins give the modes
-    pending: int  # whether the round that is closed was drafted a step earlier
-    full: int  # whether acceptance rates are observed
-    asks: int  # whether somebody else than the agent decides the lengths, after the step
-    max_draft_length: int
-
+#: What kind of environment all cells are; integers.
+KIND: Final = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "uploads",  # whether drafts are uploaded, or else corrections sent
+            "rule",  # of the corrections
+            "tossed",  # whether coins give the modes
+            "pending",  # whether the round that is closed was drafted a step earlier
+            "full",  # whether acceptance rates are observed
+            "asks",  # whether another than the agent decides the lengths, after the step
+            "max_draft_length",
+        )
+    ],
+    align=True,
+)
 
 #: Constants of each cell.
 CELL: Final = np.dtype(
@@ -39,11 +44,14 @@ CELL: Final = np.dtype(
         ("max_rounds", np.float64),  # inf where seconds are
         ("longest_round_s", np.float64),
         ("fades", np.int64),
-    ]
+    ],
+    align=True,
 )
 
 #: Where each cell is in its episode: seconds, rounds played, and tokens delivered.
-CLOCK: Final = np.dtype([("time_s", np.float64), ("round", np.int64), ("tokens", np.int64)])
+CLOCK: Final = np.dtype(
+    [("time_s", np.float64), ("round", np.int64), ("tokens", np.int64)], align=True
+)
 
 
 class Device(NamedTuple):
@@ -78,7 +86,7 @@ class Variates(NamedTuple):
 class State(NamedTuple):
     """N cells, and the decision for their next step."""
 
-    kind: Kind
+    kind: Any  # [1] of KIND
     cell: Any  # [N] of CELL
     clock: Any  # [N] of CLOCK
     device: Any  # [rows of Device, N, K]
