@@ -23,6 +23,7 @@ from multispin_env.core import (
     Outcome,
 )
 from multispin_env.model import kernels
+from multispin_env.model.sums import total
 from multispin_env.rewards import Reward
 from multispin_env.scenario import Scenario
 from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
@@ -224,7 +225,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             for key, value in core.regrets(outcome, (0,)).items():
                 info[key] = float(value[0])
         terms = rewards.terms(self._reward, self.price, info)
-        reward: float = sum(terms.values())
+        reward: float = total(terms.values())
         info["reward_terms"] = terms
         if self.render_mode is not None:
             self._picture(info)

@@ -25,6 +25,7 @@ from multispin_env.core import (
     Outcome,
     observed,
 )
+from multispin_env.model.sums import total
 from multispin_env.rewards import Reward
 from multispin_env.scenario import Scenario
 from multispin_env.settings import DraftPolicyLike, Overrides, ScenarioLike
@@ -294,7 +295,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         for key, value in terms.items():
             _add(nested, key, value, played)
         _add(infos, "reward_terms", nested, played)
-        return infos, np.asarray(sum(terms.values()))
+        return infos, np.asarray(total(terms.values()))
 
     def _reward_terms(self, values: Infos, played: NDArray[np.bool_]) -> rewards.Terms:
         if not callable(self._reward):
