@@ -1,20 +1,27 @@
 """The scripts run from end to end, at their smallest."""
 
 import csv
+import importlib.util
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import imageio.v3 as iio
 import pytest
 
-import agents
+pytest.importorskip("tyro", reason="needs the extra [train]: tyro, tqdm")
+iio = pytest.importorskip("imageio.v3", reason="needs the extra [render]: imageio")
+pytest.importorskip("matplotlib", reason="needs the extra [render]: matplotlib")
+
 import baselines
 from multispin_env import benchmark
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+learning = pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None,
+    reason="needs the extra [train]: torch, stable-baselines3",
+)
 
 
 def run(name, *arguments):
@@ -25,6 +32,7 @@ def run(name, *arguments):
     return done.stdout
 
 
+@learning
 def test_demo_plays_every_analytical_policy_and_draws_them(tmp_path):
     out = run("demo.py", "--episodes", 2, "--output", tmp_path)
     for task in benchmark.load("quick").tasks:
@@ -89,6 +97,7 @@ def test_references_are_written_and_repeat(tmp_path):
     assert reference.reference.tolist() == played.goodputs.tolist()
 
 
+@learning
 def test_demo_refuses_a_single_episode():
     done = subprocess.run(
         [sys.executable, SCRIPTS / "demo.py", "--episodes", "1"], capture_output=True, text=True
@@ -120,7 +129,10 @@ def test_throughput_reports_every_part():
     assert "peak memory" in out
 
 
+@learning
 def test_train_writes_an_agent_that_loads_and_goes_on(tmp_path):
+    import agents
+
     preset = tmp_path / "tiny.toml"
     preset.write_text(
         'network = "modes"\nagent = "tiny"\ntasks = ["modes-qwen2.5-10dbm-r4"]\n'
@@ -142,6 +154,7 @@ def test_train_writes_an_agent_that_loads_and_goes_on(tmp_path):
     assert found.goodput == pytest.approx(stated, rel=1e-3)
 
 
+@learning
 def test_train_names_its_presets():
     done = subprocess.run(
         [sys.executable, SCRIPTS / "train.py", "none"], capture_output=True, text=True
@@ -150,7 +163,10 @@ def test_train_names_its_presets():
     assert "must be one of 'a2c', 'draft', 'finetuned', 'modes'" in done.stderr
 
 
+@learning
 def test_train_runs_stable_baselines3_and_goes_on(tmp_path):
+    import agents
+
     preset = tmp_path / "tiny.toml"
     preset.write_text(
         'agent = "tiny"\ntasks = ["draft-qwen2.5-20dbm-r4"]\n'
