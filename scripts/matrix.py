@@ -5,11 +5,10 @@
     python scripts/matrix.py --python /opt/python3.13/bin/python3
 
 Interpreters are looked for on PATH (python3.11 and so on), among pyenv's, and where `--python`
-says. The environments stay under outputs/matrix and are used again until pyproject.toml,
-constraints.txt or the extras change. On Python 3.11 all extras that the tests know are installed;
-on others neither torch nor Ray is, whose tests are then skipped. Versions are those of
-constraints.txt where pip finds them. The exit code is 1 if the tests failed on any Python, or if
-there was none to run them on.
+says. Their environments are used again until pyproject.toml, constraints.txt or the extras change.
+Python 3.11 gets the extras train, render and dev; the others neither torch nor Ray, whose tests are
+then skipped. Versions are those of constraints.txt where pip finds them. The exit code is 1 if the
+tests failed on any Python, or if there was none to run them on.
 """
 
 from __future__ import annotations
@@ -101,7 +100,8 @@ def environment(name: str, python: str | Path, cache: Path) -> tuple[Path, str]:
     if stamp.is_file() and stamp.read_text("utf8") == state:
         return folder, ""
     print(f"Python {name}: making {folder}", flush=True)
-    subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+    if subprocess.run([python, "-m", "venv", "--clear", folder]).returncode:
+        return folder, f"failed: {python} -m venv"
     if pip(folder, "--only-binary=numba,llvmlite", "numba"):
         return folder, "skipped: numba has no wheel for it"
     if complaint := pip(folder, "-c", "constraints.txt", *wanted):
