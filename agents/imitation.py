@@ -22,6 +22,7 @@ from agents.networks import Network
 from multispin_env import parallel, solvers
 from multispin_env.model.acceptance import run_length
 from multispin_env.model.channel import snr_db
+from multispin_env.model.sums import total
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import CorrectionProblem, UploadProblem, pose_observed
 from multispin_env.world.devices import DeviceLaw
@@ -143,11 +144,11 @@ def label(
         seed: the data are a function of it, however the work is spread.
         workers, backend: see :func:`multispin_env.parallel.spread`.
     """
-    total = sum(domain.num_devices.values())
+    shares = total(domain.num_devices.values())
     jobs = [
         (network, domain, num_devices, [seed, num_devices, i])
         for num_devices, share in domain.num_devices.items()
-        for i in range(max(1, round(states * share / total / STATES_PER_SCENARIO)))
+        for i in range(max(1, round(states * share / shares / STATES_PER_SCENARIO)))
     ]
     found: dict[int, Labelled] = {}
     for number, chunk in parallel.spread(_labelled_chunk, jobs, workers, backend):

@@ -2,19 +2,21 @@
 
     python scripts/references.py core-2026 --output core-2026.references.json
     python scripts/references.py core-2026 --value SECRET --output test.json   # the test split
+    python scripts/references.py core-2026 --check --task draft-qwen2.5-20dbm-r4
 
 Both are chosen on training episodes: the floor is the best constant decision (one draft length for
 all; in ModeSelection one mode for all), the reference is the strongest analytical policy with the
 same information: ours, unless another one is significantly better. Then both play the episodes of
 the split. The files of the shipped suites were written by this script, and their hashes are pinned
-beside the suites.
+beside the suites. `--check` has the stored policies play these episodes again with the Python and
+the libraries at hand: their goodputs must be the stored ones, to the last bit.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +27,7 @@ from tqdm import tqdm
 import baselines
 from multispin_env import benchmark, parallel
 from multispin_env.benchmark import TRACKS, Suite, Task, statistics
+from multispin_env.benchmark.references import Reference
 from multispin_env.world.control import MODE_SELECTION
 
 FLOOR_EPISODES, REFERENCE_EPISODES = 32, 16
@@ -33,12 +36,16 @@ STRONGEST = ("deadline", "exact", "optimal_modes")
 
 @dataclass
 class Options:
-    """Write the references of a suite."""
+    """Write the references of a suite, or check the stored ones."""
 
     suite: Annotated[str, tyro.conf.Positional]
     """A shipped suite, or a TOML file."""
-    output: Path
+    output: Path | None = None
     """The JSON file to write."""
+    check: bool = False
+    """Write nothing: compare with the stored references of a shipped suite."""
+    task: list[str] = field(default_factory=list)
+    """Tasks to check; all if empty."""
     value: str = ""
     """Of the test split; the dev split if empty."""
     workers: int = 2
@@ -110,7 +117,44 @@ def references(task: Task, track: str, value: str) -> dict[str, Any]:
     return result
 
 
-def write(suite: Suite, options: Options) -> None:
+def differences(task: Task, track: str, stored: Reference) -> list[str]:
+    """What differs from the stored reference of a task and track where its policies play again."""
+    policies = floors(task) | candidates(task)
+    found = []
+    for name, goodputs in (
+        (stored.low_policy, stored.low),
+        (stored.reference_policy, stored.reference),
+    ):
+        played = benchmark.evaluate(policies[name], task, track=track, expected=False).goodputs
+        if differing := np.count_nonzero(played != goodputs):
+            worst = np.max(np.abs(played - goodputs))
+            found.append(f"{name}: {differing} of {goodputs.size} episodes, by up to {worst:.3g}")
+    return found
+
+
+def check(suite: Suite, options: Options) -> None:
+    """Compare the stored references of some tasks with what is played here.
+
+    Raises:
+        ValueError: no such task, a test split, or a suite without stored references.
+    """
+    tasks = [suite.task(name) for name in options.task] or list(suite.tasks)
+    jobs = [
+        (task, track, benchmark.load_references(suite, track, value=options.value)[task.name])
+        for task in tasks
+        for track in TRACKS
+    ]
+    wrong = 0
+    for number, found in parallel.spread(differences, jobs, options.workers, options.backend):
+        task, track, _ = jobs[number]
+        wrong += bool(found)
+        print(f"{task.name}, {track}: {'; '.join(found) or 'equal'}", flush=True)
+    if wrong:
+        raise SystemExit(f"{wrong} of {len(jobs)} stored references differ")
+    print(f"all {len(jobs)} stored references are equal to the last bit")
+
+
+def write(suite: Suite, output: Path, options: Options) -> None:
     jobs = [(task, track, options.value) for task in suite.tasks for track in TRACKS]
     found = parallel.spread(references, jobs, options.workers, options.backend)
     tasks: dict[str, dict[str, Any]] = {task.name: dict.fromkeys(TRACKS) for task in suite.tasks}
@@ -128,15 +172,23 @@ def write(suite: Suite, options: Options) -> None:
         "value": options.value,
         "tasks": tasks,
     }
-    options.output.write_text(json.dumps(content, indent=1) + "\n", "utf8")
+    output.write_text(json.dumps(content, indent=1) + "\n", "utf8")
 
 
 def main() -> None:
     options = tyro.cli(Options)
-    if not options.output.parent.is_dir():
+    if (options.output is None) != options.check:
+        raise SystemExit("either --output FILE or --check is needed")
+    if options.task and not options.check:
+        raise SystemExit(f"--task = {options.task}: only with --check; a file has all tasks")
+    if options.output is not None and not options.output.parent.is_dir():
         raise SystemExit(f"--output = {options.output}: its folder does not exist")
     try:
-        write(benchmark.load(options.suite), options)
+        suite = benchmark.load(options.suite)
+        if options.output is None:
+            check(suite, options)
+        else:
+            write(suite, options.output, options)
     except (ValueError, parallel.WorkerDiedError) as error:
         raise SystemExit(f"error: {error}") from error
 

@@ -6,6 +6,9 @@ from dataclasses import replace
 import gymnasium as gym
 import numpy as np
 import pytest
+
+pytest.importorskip("stable_baselines3", reason="needs the extra [train]: stable-baselines3")
+
 import torch
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor

@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("stable_baselines3", reason="needs the extra [train]: stable-baselines3")
+
 import agents
 from agents.cards import table
 

@@ -1,13 +1,12 @@
 """The analytical policies: what they decide, and how well they do over episodes."""
 
+import importlib
+
 import gymnasium as gym
 import numpy as np
 import pytest
-from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.monitor import Monitor
 from test_env import IDS, SMALL
 
-import agents
 import baselines
 from multispin_env import solvers
 from multispin_env.envs.wrappers import FlatObservation, FlattenBandwidth
@@ -16,6 +15,13 @@ from multispin_env.solvers.problems import pose, pose_observed
 CORRECTION = {"computation_only", "deadline", "greedy", "uniform"}
 RULED = {f"{n}_{rule}" for n in CORRECTION for rule in ("uplink", "downlink", "random")}
 UPLOAD = {"exact", "heterogeneous", "homogeneous", "uniform_bandwidth"}
+
+
+@pytest.fixture
+def agents():
+    """The package with the adapter to Stable-Baselines3."""
+    pytest.importorskip("stable_baselines3", reason="needs the extra [train]: stable-baselines3")
+    return importlib.import_module("agents")
 
 
 def goodputs(env_id, name, episodes, options=None, **kwargs):
@@ -74,7 +80,7 @@ def test_the_policy_plays_its_solver(name):
 
 @pytest.mark.parametrize("rule", ["uplink", "downlink", "random"])
 @pytest.mark.parametrize("name", ["deadline", "greedy"])
-def test_lengths_are_the_best_under_the_rule_of_the_environment(name, rule):
+def test_lengths_are_the_best_under_the_rule_of_the_environment(name, rule, agents):
     options = {"overrides": SMALL | {"radio.uplink_power_dbm": 10}, "correction": rule}
     env = gym.make(IDS[0], **options)
     observation, _ = env.reset(seed=4)
@@ -149,7 +155,10 @@ def test_schemes_of_paper_a_are_ordered_over_episodes():
 
 
 @pytest.mark.parametrize("name", ["fixed", "exact", "random"])
-def test_bandwidth_policies_play_through_the_flat_wrapper_and_sb3(name):
+def test_bandwidth_policies_play_through_the_flat_wrapper_and_sb3(name, agents):
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
     overrides = SMALL | {"episode.horizon_s": 4.0}
     env = FlattenBandwidth(gym.make(IDS[3], overrides=overrides))
     mean, _ = evaluate_policy(baselines.make(name, env), Monitor(env), n_eval_episodes=2)
@@ -213,7 +222,7 @@ def test_errors():
         baselines.ModeRule(modes, rule="random")
 
 
-def test_policies_for_sb3_lanes_with_their_own_physics_are_told_apart():
+def test_policies_for_sb3_lanes_with_their_own_physics_are_told_apart(agents):
     lanes = agents.make_vec_env(
         IDS[0], 2, price=1.0, overrides=[{"radio.uplink_power_dbm": 10}, {}]
     )

@@ -15,6 +15,7 @@ from multispin_env.envs.wrappers import FlattenBandwidth
 from multispin_env.scenario import Scenario
 from multispin_env.world.control import CONTROLS, DRAFT_LENGTH
 
+TRAIN = "needs the extra [train]: stable-baselines3"
 K = 4
 SMALL = {"num_devices": K, "reference_goodput": 150.0, "reference_draft_length": 5}
 KINDS = [
@@ -422,14 +423,14 @@ def test_context_is_frozen():
 
 
 def short_env():
-    monitor = pytest.importorskip("stable_baselines3.common.monitor")
+    monitor = pytest.importorskip("stable_baselines3.common.monitor", reason=TRAIN)
     overrides = {"episode.rounds": None, "episode.horizon_s": 2.0}
     return monitor.Monitor(make_env("DraftLength", "qwen2.5", overrides))
 
 
 @pytest.mark.parametrize("name", baselines.names(make_env()))
 def test_evaluate_policy_runs_them(name):
-    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation", reason=TRAIN)
     env = short_env()
     env.reset(seed=11)
     policy = baselines.make(name, env)
@@ -441,7 +442,7 @@ def test_evaluate_policy_runs_them(name):
 
 
 def test_evaluate_policy_agrees_with_a_plain_loop():
-    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation", reason=TRAIN)
     env = short_env()
     env.reset(seed=12)
     policy = baselines.make("fixed", env, draft_length=4)

@@ -17,6 +17,7 @@ ENTRIES = sorted(path.parent.name for path in BOARD.glob("*/entry.toml"))
 
 @pytest.fixture(scope="module")
 def script():
+    pytest.importorskip("stable_baselines3", reason="needs the extra [train]: stable-baselines3")
     spec = importlib.util.spec_from_file_location("board", ROOT / "scripts" / "board.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["board"] = module

@@ -73,6 +73,8 @@ def test_public_names_are_documented(package):
     """Each has a docstring, and the reference has its package, or the constant by name."""
     reference = "".join(path.read_text("utf8") for path in (DOCS / "api").glob("*.md"))
     assert f".. automodule:: {package}\n   :members:\n   :imported-members:" in reference
+    if package == "agents":
+        pytest.importorskip("stable_baselines3", reason="needs the extra [train]")
     module = importlib.import_module(package)
     for name in module.__all__:
         item = getattr(module, name)

@@ -15,14 +15,13 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
-from stable_baselines3 import PPO
-from stable_baselines3.common.env_checker import check_env as sb3_check_env
 
 import multispin_env
 from multispin_env.envs.wrappers import FlattenBandwidth
 from multispin_env.model.acceptance import expected_tokens
 from multispin_env.world.round import play_round
 
+TRAIN = "needs the extra [train]: stable-baselines3"
 IDS = [f"multispin/{n}-v0" for n in ("DraftLength", "ModeSelection", "Joint", "DraftBandwidth")]
 VARIANTS = [
     (IDS[0], {}),
@@ -84,20 +83,22 @@ def test_gymnasium_check_env(env_id, kwargs):
 
 @pytest.mark.parametrize(("env_id", "kwargs"), VARIANTS)
 def test_stable_baselines3_check_env(env_id, kwargs):
+    checker = pytest.importorskip("stable_baselines3.common.env_checker", reason=TRAIN)
     env = gym.make(env_id, **kwargs)
     if env_id == IDS[3]:
         env = FlattenBandwidth(env)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sb3_check_env(env, warn=True)
+        checker.check_env(env, warn=True)
 
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_ppo_learns_on_every_id(env_id):
+    sb3 = pytest.importorskip("stable_baselines3", reason=TRAIN)
     env = gym.make(env_id, overrides={"episode.horizon_s": 5.0})
     if env_id == IDS[3]:
         env = FlattenBandwidth(env)
-    model = PPO("MultiInputPolicy", env, n_steps=128, batch_size=64, device="cpu", seed=0)
+    model = sb3.PPO("MultiInputPolicy", env, n_steps=128, batch_size=64, device="cpu", seed=0)
     model.learn(256)
     assert model.num_timesteps == 256
 

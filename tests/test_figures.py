@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import imageio.v3 as iio
 import numpy as np
 import pytest
+
+iio = pytest.importorskip("imageio.v3", reason="needs the extra [render]: imageio")
+pytest.importorskip("matplotlib", reason="needs the extra [render]: matplotlib")
+pytest.importorskip("tyro", reason="needs the extra [train]: tyro, tqdm")
 
 from experiments import page, tables
 from experiments.memory import remembered

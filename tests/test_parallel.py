@@ -1,5 +1,6 @@
 """Work spread over processes and over a Ray cluster: the same results, and nothing lost."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -8,13 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
 
-from agents import imitation
-from agents.imitation import Domain
 from multispin_env import benchmark, parallel
 from multispin_env.benchmark import Plan, PolicyError, results
 
+CLUSTER = "needs the extra [cluster]: ray"
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("results.json", "episodes.csv", "actions.npz")
 SUITE = """
@@ -97,8 +96,7 @@ def finished(plan, tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster():
     """Two workers of Ray on this machine, however little shared memory it has; the address."""
-    import ray
-
+    ray = pytest.importorskip("ray", reason=CLUSTER)
     ray.init(
         address="local",
         num_cpus=2,
@@ -111,6 +109,14 @@ def cluster():
     ray.shutdown()
 
 
+@pytest.fixture(params=["loky", "ray"])
+def backend(request):
+    """Each of the two; Ray with a cluster that is there."""
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
+    return request.param
+
+
 def contents(folder):
     return [(folder / name).read_bytes() for name in FILES]
 
@@ -120,9 +126,6 @@ def test_what_cannot_work_is_said(monkeypatch):
         parallel.spread(abs, [(1,)], backend="dask")
     with pytest.raises(ValueError, match="workers = 0"):
         parallel.spread(abs, [(1,)], workers=0)
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(ValueError, match=r"no cluster at 127\.0\.0\.1:1: start one with `ray"):
-        parallel.spread(abs, [(1,)], backend="ray")
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r"not installed: pip install 'multispin-env\[cluster\]'"):
         parallel.spread(abs, [(1,)], backend="ray")
@@ -134,7 +137,10 @@ def test_a_machine_without_the_project_is_named(tmp_path):
 
 
 def test_a_missing_cluster_is_refused_before_anything_is_written(plan, tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason=CLUSTER)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"no cluster at 127\.0\.0\.1:1: start one with `ray"):
+        parallel.spread(abs, [(1,)], backend="ray")
     with pytest.raises(ValueError, match="no cluster"):
         list(benchmark.run(plan, tmp_path / "x", backend="ray"))
     assert not (tmp_path / "x").exists()
@@ -153,10 +159,7 @@ def test_every_job_is_yielded_once_with_its_number(backend, workers, request):
     assert here == (workers == 1 and backend == "loky")
 
 
-@pytest.mark.parametrize("backend", ["loky", "ray"])
-def test_a_killed_worker_loses_nothing(
-    backend, folder, plan, finished, cluster, tmp_path, monkeypatch
-):
+def test_a_killed_worker_loses_nothing(backend, folder, plan, finished, tmp_path, monkeypatch):
     written, write = [], results._write_block
 
     def noted(path, block):
@@ -178,8 +181,7 @@ def test_a_killed_worker_loses_nothing(
         assert 0 < played.total() - 40 <= results.BLOCK_EPISODES
 
 
-@pytest.mark.parametrize("backend", ["loky", "ray"])
-def test_a_job_that_always_kills_ends_it(backend, cluster):
+def test_a_job_that_always_kills_ends_it(backend):
     def die(number):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -187,8 +189,7 @@ def test_a_job_that_always_kills_ends_it(backend, cluster):
         list(parallel.spread(die, [(0,)], 2, backend))
 
 
-@pytest.mark.parametrize("backend", ["loky", "ray"])
-def test_errors_arrive_as_they_were_raised(backend, cluster):
+def test_errors_arrive_as_they_were_raised(backend):
     def fail(number):
         raise PolicyError(f"of job {number}")
 
@@ -200,7 +201,9 @@ def test_errors_arrive_as_they_were_raised(backend, cluster):
 
 
 def test_labels_are_those_of_one_process(cluster):
-    domain = Domain(("qwen2.5",), {4: 0.5, 6: 0.5})
+    torch = pytest.importorskip("torch", reason="needs the extra [train]: torch")
+    imitation = importlib.import_module("agents.imitation")
+    domain = imitation.Domain(("qwen2.5",), {4: 0.5, 6: 0.5})
     found = []
     for backend in ("loky", "ray"):
         *_, (count, data) = imitation.label("modes", domain, 128, 3, workers=1, backend=backend)

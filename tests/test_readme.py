@@ -11,6 +11,7 @@ README = (ROOT / "README.md").read_text("utf8")
 
 
 def test_python_blocks_run_verbatim(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("stable_baselines3", reason="needs the extra [train]: stable-baselines3")
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(blocks) == 4
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,9 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+
+pytest.importorskip("pygame", reason="needs the extra [render]: pygame-ce")
+
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from test_env import IDS, SMALL

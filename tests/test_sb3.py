@@ -3,6 +3,9 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+
+pytest.importorskip("stable_baselines3", reason="needs the extra [train]: stable-baselines3")
+
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env as sb3_make_vec_env

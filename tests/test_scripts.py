@@ -1,20 +1,29 @@
 """The scripts run from end to end, at their smallest."""
 
 import csv
+import importlib.util
 import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-import imageio.v3 as iio
+import numpy as np
 import pytest
 
-import agents
+pytest.importorskip("tyro", reason="needs the extra [train]: tyro, tqdm")
+iio = pytest.importorskip("imageio.v3", reason="needs the extra [render]: imageio")
+pytest.importorskip("matplotlib", reason="needs the extra [render]: matplotlib")
+
 import baselines
 from multispin_env import benchmark
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+learning = pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None,
+    reason="needs the extra [train]: torch, stable-baselines3",
+)
 
 
 def run(name, *arguments):
@@ -25,6 +34,7 @@ def run(name, *arguments):
     return done.stdout
 
 
+@learning
 def test_demo_plays_every_analytical_policy_and_draws_them(tmp_path):
     out = run("demo.py", "--episodes", 2, "--output", tmp_path)
     for task in benchmark.load("quick").tasks:
@@ -89,6 +99,7 @@ def test_references_are_written_and_repeat(tmp_path):
     assert reference.reference.tolist() == played.goodputs.tolist()
 
 
+@learning
 def test_demo_refuses_a_single_episode():
     done = subprocess.run(
         [sys.executable, SCRIPTS / "demo.py", "--episodes", "1"], capture_output=True, text=True
@@ -120,7 +131,10 @@ def test_throughput_reports_every_part():
     assert "peak memory" in out
 
 
+@learning
 def test_train_writes_an_agent_that_loads_and_goes_on(tmp_path):
+    import agents
+
     preset = tmp_path / "tiny.toml"
     preset.write_text(
         'network = "modes"\nagent = "tiny"\ntasks = ["modes-qwen2.5-10dbm-r4"]\n'
@@ -142,6 +156,7 @@ def test_train_writes_an_agent_that_loads_and_goes_on(tmp_path):
     assert found.goodput == pytest.approx(stated, rel=1e-3)
 
 
+@learning
 def test_train_names_its_presets():
     done = subprocess.run(
         [sys.executable, SCRIPTS / "train.py", "none"], capture_output=True, text=True
@@ -150,7 +165,10 @@ def test_train_names_its_presets():
     assert "must be one of 'a2c', 'draft', 'finetuned', 'modes'" in done.stderr
 
 
+@learning
 def test_train_runs_stable_baselines3_and_goes_on(tmp_path):
+    import agents
+
     preset = tmp_path / "tiny.toml"
     preset.write_text(
         'agent = "tiny"\ntasks = ["draft-qwen2.5-20dbm-r4"]\n'
@@ -179,3 +197,56 @@ def test_train_runs_stable_baselines3_and_goes_on(tmp_path):
     )
     assert done.returncode != 0
     assert "is of another training" in done.stderr
+
+
+def test_stored_references_are_checked_to_the_last_bit(monkeypatch):
+    task = "modes-qwen2.5-10dbm-r4"
+    out = run("references.py", "quick", "--check", "--task", task, "--workers", 1)
+    assert out.splitlines() == [
+        f"{task}, full: equal",
+        f"{task}, feedback: equal",
+        "all 2 stored references are equal to the last bit",
+    ]
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    script = importlib.import_module("references")
+    stored = benchmark.load_references(benchmark.load("quick"))[task]
+    off = replace(stored, reference=np.nextafter(stored.reference, 0.0), low=stored.low.copy())
+    off.low[3] += 1.0
+    first, second = script.differences(benchmark.load("quick").task(task), "full", off)
+    assert first == f"{stored.low_policy}: 1 of 32 episodes, by up to 1"
+    assert second.startswith(f"{stored.reference_policy}: 32 of 32 episodes, by up to ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("quick",), "either --output FILE or --check"),
+        (("quick", "--check", "--output", "x.json"), "either --output FILE or --check"),
+        (("quick", "--task", "a", "--output", "x.json"), "only with --check"),
+        (("quick", "--check", "--task", "a"), "'a'"),
+        (("quick", "--check", "--value", "v"), "only the dev splits"),
+    ],
+)
+def test_references_say_what_they_need(arguments, message):
+    command = [sys.executable, SCRIPTS / "references.py", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_matrix_says_which_pythons_it_has(monkeypatch, tmp_path):
+    """Found by version, a given one first; one that does not run is refused."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    matrix = importlib.import_module("matrix")
+    here = ".".join(map(str, sys.version_info[:2]))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert matrix.interpreters([]) == {}
+    folder = tmp_path / "versions" / "some" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "python").symlink_to(sys.executable)
+    assert matrix.interpreters([]) == {here: folder / "python"}
+    assert matrix.interpreters([Path(sys.executable)]) == {here: Path(sys.executable)}
+    with pytest.raises(ValueError, match=r"--python = .*gone: must be a Python that runs"):
+        matrix.interpreters([tmp_path / "gone"])

@@ -6,8 +6,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-import optuna
 import pytest
+
+optuna = pytest.importorskip("optuna", reason="needs the extra [train]: optuna")
+pytest.importorskip("stable_baselines3", reason="needs the extra [train]: stable-baselines3")
 
 from agents import training, tuning
 from agents.training import Preset

@@ -18,6 +18,7 @@ from multispin_env.benchmark import statistics
 from multispin_env.benchmark.suite import TRACKS, Task, check_choice
 from multispin_env.model.kernels.state import BLOCK
 from multispin_env.model.latency import MAX_ROUND_S
+from multispin_env.model.sums import total
 from multispin_env.solvers.problems import check_integer, pose
 from multispin_env.world.control import MODE_SELECTION
 from multispin_env.world.regret import expected_goodput
@@ -206,7 +207,7 @@ class _Log:
     def close(self, task: Task, goodput: float, expected: bool) -> Episode:
         """The episode, once it is over."""
         parts = ("drafting_s", "verification_s", "communication_s")
-        latency_s = np.array([sum(info[part] for part in parts) for info in self.infos])
+        latency_s = np.array([total(info[part] for part in parts) for info in self.infos])
         emitted = np.array([info["emitted"] for info in self.infos], np.int64)
         return Episode(
             self.seed,

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from multispin_env.model import sums
+
 Floats = NDArray[np.float64]
 
 #: Confidence of all intervals.
@@ -192,8 +194,8 @@ def mean_over_runs(first: ArrayLike, second: ArrayLike | None = None) -> Estimat
             explained = float(np.sum(rest**2)) / ((count - 1) * (size - 1) * size * count)
             total += max(between - explained, 0.0)
             parts.append((between, count - 1))
-    pooled = sum(variance**2 / degrees for variance, degrees in parts)
-    degrees = sum(variance for variance, _ in parts) ** 2 / pooled if pooled > 0.0 else 1.0
+    pooled = sums.total(variance**2 / degrees for variance, degrees in parts)
+    degrees = sums.total(variance for variance, _ in parts) ** 2 / pooled if pooled > 0.0 else 1.0
     return Estimate(episodes.value, float(np.sqrt(total)), float(degrees))
 
 

@@ -19,6 +19,7 @@ from multispin_env.envs.rewards import Reward
 from multispin_env.envs.settings import DraftPolicyLike, Overrides, ScenarioLike
 from multispin_env.envs.spaces import action_space, observation_space
 from multispin_env.model.kernels.state import OBSERVED, Outcome
+from multispin_env.model.sums import total
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import check_integer
 from multispin_env.world.control import (
@@ -145,7 +146,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             for key, value in core.regrets(outcome, (0,)).items():
                 info[key] = float(value[0])
         terms = rewards.terms(self._reward, self.price, info)
-        reward: float = sum(terms.values())
+        reward: float = total(terms.values())
         info["reward_terms"] = terms
         if self.render_mode is not None:
             self._picture(info)

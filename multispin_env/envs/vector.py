@@ -21,6 +21,7 @@ from multispin_env.envs.rewards import Reward
 from multispin_env.envs.settings import DraftPolicyLike, Overrides, ScenarioLike
 from multispin_env.envs.spaces import action_space, observation_space
 from multispin_env.model.kernels.state import Outcome
+from multispin_env.model.sums import total
 from multispin_env.scenario import Scenario
 from multispin_env.world.control import (
     DRAFT_BANDWIDTH,
@@ -299,7 +300,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         for key, value in terms.items():
             _add(nested, key, value, played)
         _add(infos, "reward_terms", nested, played)
-        return infos, np.asarray(sum(terms.values()))
+        return infos, np.asarray(total(terms.values()))
 
     def _reward_terms(self, values: Infos, played: NDArray[np.bool_]) -> rewards.Terms:
         if not callable(self._reward):

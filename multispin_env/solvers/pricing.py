@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from multispin_env.model.acceptance import expected_tokens
+from multispin_env.model.sums import total
 from multispin_env.scenario import Scenario
 from multispin_env.solvers import corrections, uploads
 from multispin_env.solvers.problems import CorrectionProblem, Problem, draw
@@ -67,8 +68,8 @@ def reference_draft_length(scenario: Scenario) -> int:
         return scenario.reference_draft_length
     key = scenario.fingerprint
     if key not in _LENGTHS:
-        total = sum(_uniform_goodputs(p) for p in _rounds(scenario))
-        _LENGTHS[key] = int(np.argmax(total))
+        goodputs = total(_uniform_goodputs(p) for p in _rounds(scenario))
+        _LENGTHS[key] = int(np.argmax(goodputs))
     return _LENGTHS[key]
 
 

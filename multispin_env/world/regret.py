@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multispin_env import solvers
+from multispin_env.model.sums import total
 from multispin_env.solvers.corrections import sampled_goodput
 from multispin_env.solvers.problems import CorrectionProblem, Problem, UploadProblem
 from multispin_env.world.control import DRAFT_BANDWIDTH, MODE_SELECTION, Control
@@ -48,7 +49,7 @@ def round_regret(
         emitted: tokens that the round generated.
         latency_parts_s: drafting, verification and communication [s], uncut.
     """
-    computing_s, taken_s = sum(latency_parts_s[:2]), latency_parts_s[2]
+    computing_s, taken_s = total(latency_parts_s[:2]), latency_parts_s[2]
     shortest_s = _shortest_correction(problem, rejected, taken_s) if control.mode else 0.0
     if control == MODE_SELECTION:
         best, chosen = emitted / (computing_s + shortest_s), emitted / (computing_s + taken_s)

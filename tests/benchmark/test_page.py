@@ -17,9 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tyro
 from gymnasium.error import DependencyNotInstalled
-from playwright.sync_api import expect, sync_playwright
+
+pytest.importorskip("jinja2", reason="needs the extra [render]: jinja2")
+pytest.importorskip("matplotlib", reason="needs the extra [render]: matplotlib")
+tyro = pytest.importorskip("tyro", reason="needs the extra [train]: tyro, tqdm")
+
 from small import write_references, write_suite
 
 from multispin_env import benchmark
@@ -236,12 +239,17 @@ def test_what_is_missing_is_named(board, monkeypatch, missing):
 def browser():
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)
-    if path is None:
+    reason = None
+    if importlib.util.find_spec("playwright") is None:
+        reason = "needs the extra [dev]: playwright"
+    elif path is None:
         reason = f"none of {', '.join(names)} is installed (`apt-get install chromium`)"
+    if reason is not None:
         if os.environ.get("MULTISPIN_BROWSER") == "required":
             pytest.fail(reason)
         pytest.skip(reason)
-    with sync_playwright() as playwright:
+    sync_api = importlib.import_module("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield found
         found.close()
@@ -415,7 +423,7 @@ def test_filters(visit, board):
     assert shown(lambda line: False) == []
     assert tab.locator(".empty").is_visible()
     tab.click("button[type=reset]")
-    expect(output).to_have_text("6 of 6 policies")
+    importlib.import_module("playwright.sync_api").expect(output).to_have_text("6 of 6 policies")
     assert shown(lambda line: True) == every
     tab.fill("[name=text]", "ACCEPTANCE rates")  # in its description
     assert shown(lambda line: line.name == "Learned")

@@ -1,5 +1,8 @@
 """Playing policies: what is counted, and that nobody looks ahead."""
 
+import builtins
+import math
+
 import numpy as np
 import pytest
 from small import Peeking, Remembering, named, write_suite
@@ -60,6 +63,30 @@ def test_lanes_give_the_same_numbers(suite, name, track):
             lambda env: baselines.portfolio("papers", env), task, 5, track=track, lanes=lanes
         )
         assert same(one, many)
+
+
+@pytest.mark.parametrize("name", ["draft", "modes", "joint", "bandwidth"])
+def test_numbers_do_not_depend_on_how_the_python_sums(suite, name, monkeypatch):
+    """As in Pythons 3.11, whose `sum` of floats is plain, and 3.12, whose `sum` is compensated."""
+    task = suite.task(name)
+    built_in = builtins.sum
+
+    def compensated(values, start=0):
+        values = list(values)
+        exact = any(type(value) is float for value in values)
+        return math.fsum([start, *values]) if exact else built_in(values, start)
+
+    def plain(values, start=0):
+        for value in values:
+            start = start + value
+        return start
+
+    found = []
+    for method in (compensated, plain):
+        with monkeypatch.context() as patch:
+            patch.setattr(builtins, "sum", method)
+            found.append(evaluate(named("random"), task, 3))
+    assert same(*found)
 
 
 @pytest.mark.parametrize("lanes", [1, 3])

@@ -13,7 +13,7 @@ from multispin_env.model.kernels.state import device_of, memory_of, variates_of
 def read_channel(cell, device, fading, gain, uplink_snr):
     """Channel gains of a round, mean gain times |h|^2 ~ Exp(1), and full-band uplink SNRs, [K]."""
     mean_gain, unit_snr = device.mean_gain, device.unit_snr
-    fades = cell.fades > 0
+    fades = cell["fades"] > 0
     for k in range(gain.shape[0]):
         gain[k] = mean_gain[k] * (fading[k] if fades else 1.0)
     for k in range(gain.shape[0]):
@@ -62,9 +62,9 @@ def observe_cell(state, n, pending, floats, integers, workspace):
         workspace: overwritten.
     """
     num_devices = floats.shape[2]
-    full, cell = state.kind[0].full, state.cell[n]
+    full, cell = state.kind[0]["full"], state.cell[n]
     device, memory = device_of(state, n), memory_of(state, n)
-    r = state.clock[n].round
+    r = state.clock[n]["round"]
     variates = variates_of(state, n, r)
     show_snr(cell, device, variates.fading, floats[0, n], workspace)
     for k in range(num_devices):

@@ -34,8 +34,8 @@ def find_invalid(state, idle):
     """
     kind, draft, chosen, share = state.kind[0], state.draft, state.chosen, state.share
     num_cells, num_devices = draft.shape
-    given = kind.rule == corrections.GIVEN and not kind.tossed
-    max_draft_length = kind.max_draft_length
+    given = kind["rule"] == corrections.GIVEN and not kind["tossed"]
+    max_draft_length = kind["max_draft_length"]
     for n in range(num_cells):
         if idle[n]:
             continue
@@ -113,16 +113,16 @@ def send_corrections(rule, modes, cell, device, counts, radio, workspace):
     for k in range(num_devices):
         cost_w[k] = noise_w[k] / gain[k]
         count += rejected[k]
-    each_hz = cell.bandwidth_hz / count if count > 0 else 0.0
+    each_hz = cell["bandwidth_hz"] / count if count > 0 else 0.0
     for k in range(num_devices):
         band_hz[k] = each_hz * rejected[k]
     link = corrections.Link(
         workspace[5],
         cost_w,
         device.uplink_power_w,
-        cell.downlink_power_w,
-        cell.payload_bits,
-        cell.bandwidth_hz,
+        cell["downlink_power_w"],
+        cell["payload_bits"],
+        cell["bandwidth_hz"],
     )
     return corrections.correct(
         rule, rejected, modes, link, counts.mode, radio.power_w, workspace[:4]
@@ -141,7 +141,7 @@ def send_drafts(share, cell, device, counts, radio, workspace):
     drafted, mode, power_w = counts.drafted, counts.mode, radio.power_w
     uplink_snr, work_hz_s, uplink_power_w = workspace[5], workspace[6], device.uplink_power_w
     num_devices = drafted.shape[0]
-    bits = cell.payload_bits
+    bits = cell["payload_bits"]
     for k in range(num_devices):
         efficiency = natural_log1p(uplink_snr[k]) / LN2
         work_hz_s[k] = drafted[k] * bits / efficiency if drafted[k] > 0 else 0.0
@@ -149,7 +149,7 @@ def send_drafts(share, cell, device, counts, radio, workspace):
         mode[k] = 0 if drafted[k] > 0 else -1
     for k in range(num_devices):
         power_w[k] = uplink_power_w[k] if drafted[k] > 0 else 0.0
-    drafts = Drafts(drafted, device.token_latency_s, work_hz_s, share, cell.bandwidth_hz)
+    drafts = Drafts(drafted, device.token_latency_s, work_hz_s, share, cell["bandwidth_hz"])
     return upload(share.shape[0] > 0, drafts, radio.bandwidth_hz, workspace[:4])
 
 
@@ -168,18 +168,18 @@ def account(state, n, counts, drafting_s, communication_s, outcome):
         num_rejected += rejected[k]
     emitted = num_accepted + num_devices
 
-    computing_s = drafting_s + cell.verification_s
-    communication_s = min(communication_s, cell.longest_round_s - computing_s)
+    computing_s = drafting_s + cell["verification_s"]
+    communication_s = min(communication_s, cell["longest_round_s"] - computing_s)
     latency_s = computing_s + communication_s
-    horizon_s, start_s = cell.horizon_s, clock.time_s
+    horizon_s, start_s = cell["horizon_s"], clock["time_s"]
     end_s = start_s + latency_s
-    truncated = end_s >= horizon_s or clock.round + 1 >= cell.max_rounds
+    truncated = end_s >= horizon_s or clock["round"] + 1 >= cell["max_rounds"]
     tokens = emitted
     if end_s > horizon_s:
         tokens = 0
         latency_s = horizon_s - start_s
         end_s = horizon_s
-    elif not state.kind[0].full:  # feedback is kept for those who see it
+    elif not state.kind[0]["full"]:  # feedback is kept for those who see it
         memory = memory_of(state, n)
         for k in range(num_devices):
             memory.accepted_count[k] += accepted[k]
@@ -188,10 +188,10 @@ def account(state, n, counts, drafting_s, communication_s, outcome):
             memory.last_rejected[k] = rejected[k]
 
     times = CellTimes(
-        latency_s, drafting_s, cell.verification_s, communication_s, end_s, tokens / latency_s
+        latency_s, drafting_s, cell["verification_s"], communication_s, end_s, tokens / latency_s
     )
     numbers = CellCounts(
-        clock.round,
+        clock["round"],
         tokens,
         emitted,
         num_devices - num_rejected,
@@ -202,9 +202,9 @@ def account(state, n, counts, drafting_s, communication_s, outcome):
         outcome.cell_float[row, n] = times[row]
     for row in range(len(numbers)):
         outcome.cell_int[row, n] = numbers[row]
-    clock.time_s = end_s
-    clock.round += 1
-    clock.tokens += tokens
+    clock["time_s"] = end_s
+    clock["round"] += 1
+    clock["tokens"] += tokens
 
 
 @lean
@@ -213,21 +213,23 @@ def play_cell(state, n, outcome, workspace):
     kind, cell = state.kind[0], state.cell[n]
     device, counts = device_of(state, n), counts_of(outcome, n)
     radio = DeviceRadio(outcome.device_float[0, n], outcome.device_float[1, n])
-    round_index = state.clock[n].round
+    round_index = state.clock[n]["round"]
     variates = variates_of(state, n, round_index)
-    lengths = memory_of(state, n).pending_draft if kind.pending else state.draft[n]
+    lengths = memory_of(state, n).pending_draft if kind["pending"] else state.draft[n]
 
     read_channel(cell, device, variates.fading, workspace[4], workspace[5])
     drafting_s = verify(device, variates.run, lengths, counts, workspace[0])
-    if kind.uploads:
+    if kind["uploads"]:
         finished_s = send_drafts(state.share[n], cell, device, counts, radio, workspace)
         communication_s = finished_s - drafting_s
     else:
         slot, row = place_of(round_index)
-        modes = state.coins[n, slot, row] if kind.tossed else state.chosen[n]
-        communication_s = send_corrections(kind.rule, modes, cell, device, counts, radio, workspace)
+        modes = state.coins[n, slot, row] if kind["tossed"] else state.chosen[n]
+        communication_s = send_corrections(
+            kind["rule"], modes, cell, device, counts, radio, workspace
+        )
     account(state, n, counts, drafting_s, communication_s, outcome)
-    if kind.pending:
+    if kind["pending"]:
         pending_draft = memory_of(state, n).pending_draft
         for k in range(lengths.shape[0]):
             pending_draft[k] = state.draft[n, k]
@@ -244,9 +246,9 @@ def play_cells(state, idle, outcome, workspace, first, last):
             continue
         play_cell(state, n, outcome, workspace)
         observe_cell(
-            state, n, kind.pending, outcome.observed, outcome.device_int[OBSERVED:], workspace
+            state, n, kind["pending"], outcome.observed, outcome.device_int[OBSERVED:], workspace
         )
-    if not kind.asks:
+    if not kind["asks"]:
         draw_due(state, idle, first, last)
 
 

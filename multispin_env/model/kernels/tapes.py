@@ -39,7 +39,7 @@ def draw_due(state, idle, first, last):
     `idle` [N] is true for cells that sit out.
     """
     for n in range(first, last):
-        unseen = state.clock[n].round + state.kind[0].pending + 1
+        unseen = state.clock[n]["round"] + state.kind[0]["pending"] + 1
         if not idle[n] and unseen % BLOCK == 0:
             draw_block(state, n, unseen // BLOCK)
 
@@ -48,7 +48,7 @@ def draw_due(state, idle, first, last):
 def draw_block(state, n, block):
     """Draw a block of cell n: it takes the place of the last but one."""
     fill_exponential(state.stream[n], state.tape[n, block % 2].reshape(-1))
-    if state.kind[0].tossed:
+    if state.kind[0]["tossed"]:
         fill_coins(state.coin_stream[n], state.coins[n, block % 2].reshape(-1))
 
 
