@@ -18,7 +18,7 @@ from multispin_env.envs.documentation import complete
 from multispin_env.envs.rewards import Reward
 from multispin_env.envs.settings import DraftPolicyLike, Overrides, ScenarioLike
 from multispin_env.envs.spaces import action_space, observation_space
-from multispin_env.model.kernels.state import OBSERVED, Outcome
+from multispin_env.model.kernels.state import OBSERVED
 from multispin_env.model.sums import total
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.problems import check_integer
@@ -34,6 +34,7 @@ from multispin_env.world.core import (
     CELL_INT_KEYS,
     DEVICE_FLOAT_KEYS,
     DEVICE_INT_KEYS,
+    Blocks,
 )
 from multispin_env.world.tape import Tape, episode_seed
 
@@ -224,14 +225,14 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         check_integer("seed", seed, 0)
         self._core.fork(0, episode_seed(np.random.default_rng(int(seed))))
 
-    def _observation(self, outcome: Outcome) -> Observation:
+    def _observation(self, outcome: Blocks) -> Observation:
         observation: Observation = self._no_observation.copy()
         for key, block, row in self._rows:
             observation[key] = outcome[block][row]
         return observation
 
 
-def _info(outcome: Outcome) -> tuple[dict[str, Any], bool]:
+def _info(outcome: Blocks) -> tuple[dict[str, Any], bool]:
     """The info of the only cell, and whether the episode is truncated."""
     _, floats, integers, cell_float, cell_int = outcome
     # Spelt out, rows taken one by one, in a dict that need not grow: a step is mostly this.

@@ -20,7 +20,6 @@ from multispin_env.envs import rewards, settings
 from multispin_env.envs.rewards import Reward
 from multispin_env.envs.settings import DraftPolicyLike, Overrides, ScenarioLike
 from multispin_env.envs.spaces import action_space, observation_space
-from multispin_env.model.kernels.state import Outcome
 from multispin_env.model.sums import total
 from multispin_env.scenario import Scenario
 from multispin_env.world.control import (
@@ -35,6 +34,7 @@ from multispin_env.world.core import (
     CELL_INT_KEYS,
     DEVICE_FLOAT_KEYS,
     DEVICE_INT_KEYS,
+    Blocks,
     observed,
 )
 from multispin_env.world.tape import Tape
@@ -249,7 +249,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
                 "call reset(options={'reset_mask': ...}) first"
             )
 
-    def _restart_in_step(self, outcome: Outcome, infos: Infos, lanes: NDArray[np.int64]) -> Infos:
+    def _restart_in_step(self, outcome: Blocks, infos: Infos, lanes: NDArray[np.int64]) -> Infos:
         """SAME_STEP: move what the lanes' last step gave to `final_*`, and start anew."""
         final = np.full(self.num_envs, None, dtype=object)
         last = self._observations(outcome)
@@ -269,14 +269,14 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
 
     # ---- what a step returns ---------------------------------------------------------------
 
-    def _observations(self, outcome: Outcome) -> Observation:
+    def _observations(self, outcome: Blocks) -> Observation:
         floats, integers = observed(outcome)
         observation: Observation = dict(zip(self._core.float_keys, floats))
         observation.update(zip(self._core.integer_keys, integers))
         return observation
 
     def _infos(
-        self, outcome: Outcome, idle: NDArray[np.bool_], truncated: NDArray[np.bool_]
+        self, outcome: Blocks, idle: NDArray[np.bool_], truncated: NDArray[np.bool_]
     ) -> tuple[Infos, NDArray[np.float64]]:
         """Infos and rewards of the lanes that played."""
         played = ~idle

@@ -28,7 +28,6 @@ from multispin_env.model.kernels.state import (
     DeviceCounts,
     DeviceRadio,
     Memory,
-    Outcome,
     State,
 )
 from multispin_env.model.latency import MAX_ROUND_S
@@ -49,6 +48,15 @@ CELL_FLOAT_KEYS: Final = CellTimes._fields
 DEVICE_INT_KEYS: Final = DeviceCounts._fields
 DEVICE_FLOAT_KEYS: Final = DeviceRadio._fields
 
+#: The blocks of an :class:`~multispin_env.model.kernels.state.Outcome` in its order: a plain tuple,
+#: because to make one of the class takes a twentieth of a step.
+Blocks = tuple[
+    NDArray[np.float32],
+    NDArray[np.float64],
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.int64],
+]
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 #: Kinds of dtype that are taken for lengths and modes, and for shares.
 _INTEGERS: Final = "iub"
@@ -285,18 +293,18 @@ class Core:
             raise self._out_of_range("draft_policy", "draft length", lengths, *wrong[0])
         return lengths
 
-    def observe(self) -> Outcome:
+    def observe(self) -> Blocks:
         """An outcome in which only the observation is filled, for all cells."""
         outcome = self._new_outcome()
         self.observe_into(outcome, self._nobody)
         return outcome
 
-    def observe_into(self, outcome: Outcome, idle: NDArray[np.bool_]) -> None:
+    def observe_into(self, outcome: Blocks, idle: NDArray[np.bool_]) -> None:
         """Write the present observation of all cells but the idle ones into `outcome`."""
         pending = int(self._pending)
         observing.observe(self._state, idle, pending, *observed(outcome), self._workspace)
 
-    def play(self, idle: NDArray[np.bool_] | None = None) -> Outcome:
+    def play(self, idle: NDArray[np.bool_] | None = None) -> Blocks:
         """Play one round, as decided, in every cell that is not idle.
 
         Raises:
@@ -314,7 +322,7 @@ class Core:
             self._play_together(idle, outcome)
         return outcome
 
-    def _play_alone(self, idle: NDArray[np.bool_], outcome: Outcome) -> None:
+    def _play_alone(self, idle: NDArray[np.bool_], outcome: Blocks) -> None:
         """Check the decision and play, in this thread."""
         if self._play is None:
             arguments = (self._state, idle, outcome, self._workspace)
@@ -323,7 +331,7 @@ class Core:
         if bad >= 0:
             raise self._invalid(bad)
 
-    def _play_together(self, idle: NDArray[np.bool_], outcome: Outcome) -> None:
+    def _play_together(self, idle: NDArray[np.bool_], outcome: Blocks) -> None:
         """Play with several threads, each its share of the cells; the decision is sound."""
         jobs = [
             (self._state, idle, outcome, workspace, *share)
@@ -333,7 +341,7 @@ class Core:
             self._play = machine_code(rounds.play_share, *jobs[0])
         threads.run(self._play, jobs)
 
-    def _play_and_ask(self, idle: NDArray[np.bool_], outcome: Outcome) -> None:
+    def _play_and_ask(self, idle: NDArray[np.bool_], outcome: Blocks) -> None:
         """Play in this thread, then let the draft policy decide the next round's lengths."""
         changing = (self._clock, self._state.memory)
         before = [array.copy() for array in changing]
@@ -353,11 +361,11 @@ class Core:
         goodput[cells] = self._clock["tokens"][cells] / self._clock["time_s"][cells]
         return goodput
 
-    def regrets(self, outcome: Outcome, cells: Iterable[int]) -> dict[str, NDArray[np.float64]]:
+    def regrets(self, outcome: Blocks, cells: Iterable[int]) -> dict[str, NDArray[np.float64]]:
         """How far the listed cells' last decisions were from the best known, [N] (0 elsewhere)."""
-        counts = DeviceCounts(*outcome.device_int[:OBSERVED])
-        radio, times = DeviceRadio(*outcome.device_float), CellTimes(*outcome.cell_float)
-        emitted = CellCounts(*outcome.cell_int).emitted
+        _, device_float, device_int, cell_float, cell_int = outcome
+        counts, radio = DeviceCounts(*device_int[:OBSERVED]), DeviceRadio(*device_float)
+        times, emitted = CellTimes(*cell_float), CellCounts(*cell_int).emitted
         found = {key: np.zeros(self.num_cells) for key in self.regret_keys}
         for n in cells:
             parts = (times.drafting_s, times.verification_s, times.communication_s)
@@ -389,7 +397,7 @@ class Core:
             gain,
         )
 
-    def _new_outcome(self) -> Outcome:
+    def _new_outcome(self) -> Blocks:
         """Memory for what a step gives.
 
         Blocks with devices are allocated anew at every step, so that views of them can be handed
@@ -397,14 +405,12 @@ class Core:
         """
         observed_rows, float_rows, int_rows = self._shapes
         cell_float, cell_int = self._cell_blocks or self._new_cell_blocks()
-        return Outcome._make(  # half the time of calling the class
-            (
-                np.empty(observed_rows, _FLOAT32),
-                np.empty(float_rows),
-                np.empty(int_rows, _INT64),
-                cell_float,
-                cell_int,
-            )
+        return (
+            np.empty(observed_rows, _FLOAT32),
+            np.empty(float_rows),
+            np.empty(int_rows, _INT64),
+            cell_float,
+            cell_int,
         )
 
     def _new_cell_blocks(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -441,9 +447,9 @@ class Core:
         return ValueError(f"{source}: {name} {array[n, k]} of {where}: must be {allowed}")
 
 
-def observed(outcome: Outcome) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def observed(outcome: Blocks) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The blocks of an outcome that hold the observation, [keys, N, K]: floats and integers."""
-    return outcome.observed, outcome.device_int[OBSERVED:]
+    return outcome[0], outcome[2][OBSERVED:]
 
 
 def _index(cells: Sequence[int]) -> Any:

@@ -16,6 +16,7 @@ from multispin_env.model.kernels.state import (
     counts_of,
     device_of,
     memory_of,
+    outcome_of,
     place_of,
     variates_of,
 )
@@ -253,7 +254,7 @@ def play_cells(state, idle, outcome, workspace, first, last):
 
 
 @lean
-def play(state, idle, outcome, workspace):
+def play(state, idle, blocks, workspace):
     """Play one round in each of N cells, advance their clocks, observe what comes next.
 
     The round itself is a pure function of the tape, the round index and the decision; around it
@@ -264,7 +265,7 @@ def play(state, idle, outcome, workspace):
     Args:
         state: the cells, and the decision.
         idle: [N] true for cells that sit out; their observation is not written, all else is 0.
-        outcome: outputs.
+        blocks: outputs, the blocks of an `Outcome`.
         workspace: [WORKSPACE, K] overwritten.
 
     Returns:
@@ -272,11 +273,11 @@ def play(state, idle, outcome, workspace):
     """
     bad = find_invalid(state, idle)
     if bad < 0:
-        play_cells(state, idle, outcome, workspace, 0, idle.shape[0])
+        play_cells(state, idle, outcome_of(blocks), workspace, 0, idle.shape[0])
     return bad
 
 
 @threaded
-def play_share(state, idle, outcome, workspace, first, last):
+def play_share(state, idle, blocks, workspace, first, last):
     """:func:`play_cells` as a thread's share of the work; the decision has been checked."""
-    play_cells(state, idle, outcome, workspace, first, last)
+    play_cells(state, idle, outcome_of(blocks), workspace, first, last)

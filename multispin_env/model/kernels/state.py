@@ -189,3 +189,9 @@ def variates_of(state, n, round_index):
     """The variates of a round of cell n."""
     slot, row = place_of(round_index)
     return Variates(state.tape[n, slot, row, 0], state.tape[n, slot, row, 1])
+
+
+@lean
+def outcome_of(blocks):
+    """An outcome from its blocks in a plain tuple, as Python hands them over."""
+    return Outcome(blocks[0], blocks[1], blocks[2], blocks[3], blocks[4])
