@@ -19,6 +19,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from multispin_env import Scenario, list_scenarios, scenario
+from multispin_env.scenario.sections import Section
 
 LOGGER = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,12 +69,11 @@ def scenario_comparison() -> str:
 
 def scenario_fields() -> dict[str, str]:
     """Tables of all fields by class: override key, meaning and unit, what is allowed, default."""
-    meanings = ModuleAnalyzer.for_module("multispin_env.scenario").find_attr_docs()
     tables = {}
-    for name in {owner for owner, _ in meanings if owner}:
-        section = getattr(scenario, name)
-        if not issubclass(section, scenario._Section):
+    for name, section in vars(scenario).items():
+        if not (inspect.isclass(section) and issubclass(section, Section)):
             continue
+        meanings = ModuleAnalyzer.for_module(section.__module__).find_attr_docs()
         rows = []
         for item in fields(section):
             key = section.PREFIX + item.name
