@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 import traceback
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -27,6 +26,7 @@ import tyro
 from tqdm import tqdm
 
 import baselines
+from command_line import one_line_errors
 from multispin_env import benchmark, parallel
 from multispin_env.benchmark import Plan, page, report
 from multispin_env.benchmark.report import Line
@@ -338,19 +338,15 @@ def main() -> None:
         },
         description=__doc__,
     )
-    try:
-        command.run()
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from error
-    except parallel.WorkerDiedError as error:
-        raise SystemExit(f"error: {error}; the same command goes on") from error
-    except benchmark.PolicyError as error:
-        if error.__cause__ is not None:  # the policy's own, with file and line
-            traceback.print_exception(error.__cause__, chain=False)
-        raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        print("interrupted: the same command goes on", file=sys.stderr)
-        raise SystemExit(130) from None
+    with one_line_errors(goes_on=True):
+        try:
+            command.run()
+        except parallel.WorkerDiedError as error:
+            raise SystemExit(f"error: {error}; the same command goes on") from error
+        except benchmark.PolicyError as error:
+            if error.__cause__ is not None:  # the policy's own, with file and line
+                traceback.print_exception(error.__cause__, chain=False)
+            raise SystemExit(f"error: {error}") from error
 
 
 if __name__ == "__main__":

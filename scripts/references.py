@@ -25,6 +25,7 @@ import tyro
 from tqdm import tqdm
 
 import baselines
+from command_line import check_folder_of, one_line_errors
 from multispin_env import benchmark, parallel
 from multispin_env.benchmark import TRACKS, Suite, Task, statistics
 from multispin_env.benchmark.references import Reference
@@ -181,16 +182,13 @@ def main() -> None:
         raise SystemExit("either --output FILE or --check is needed")
     if options.task and not options.check:
         raise SystemExit(f"--task = {options.task}: only with --check; a file has all tasks")
-    if options.output is not None and not options.output.parent.is_dir():
-        raise SystemExit(f"--output = {options.output}: its folder does not exist")
-    try:
+    check_folder_of(options.output)
+    with one_line_errors():
         suite = benchmark.load(options.suite)
         if options.output is None:
             check(suite, options)
         else:
             write(suite, options.output, options)
-    except (ValueError, parallel.WorkerDiedError) as error:
-        raise SystemExit(f"error: {error}") from error
 
 
 if __name__ == "__main__":

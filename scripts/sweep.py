@@ -9,7 +9,6 @@ episodes of the preset's tasks, never on dev. An interrupted sweep goes on where
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,7 @@ import tyro
 from tqdm import tqdm
 
 from agents import training, tuning
+from command_line import one_line_errors
 from multispin_env import parallel
 
 
@@ -88,13 +88,8 @@ def run(options: Options) -> None:
 
 def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    with one_line_errors(goes_on=True):
         run(tyro.cli(Options))
-    except (ValueError, parallel.WorkerDiedError) as error:
-        raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        print("interrupted: the same command goes on", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ import numpy as np
 import tyro
 
 import multispin_env
+from command_line import check_folder_of
 from multispin_env import solvers
 from multispin_env.envs.vector import MultiSpinVectorEnv
 from multispin_env.model import kernels
@@ -296,8 +297,7 @@ def peers() -> None:
 
 def main() -> None:
     options = tyro.cli(Options)
-    if options.output is not None and not options.output.parent.is_dir():
-        raise SystemExit(f"--output = {options.output}: its folder does not exist")
+    check_folder_of(options.output)
     print(f"Multi-SPIN Gym {multispin_env.__version__}; 'x' is times the steps/s of CartPole-v1\n")
     rows = tables(options.quick)
     peers()

@@ -22,6 +22,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from agents import training
+from command_line import one_line_errors
 from multispin_env import parallel
 
 #: Steps between two points of a curve.
@@ -49,11 +50,9 @@ class Options:
 
 def main() -> None:
     options = tyro.cli(Options)
-    try:
+    with one_line_errors():
         parallel.check(options.workers, options.backend)
         train(options, training.Preset.load(options.preset, options.task))
-    except (ValueError, parallel.WorkerDiedError) as error:
-        raise SystemExit(f"error: {error}") from error
 
 
 def train(options: Options, preset: training.Preset) -> None:

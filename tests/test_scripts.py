@@ -17,7 +17,8 @@ iio = pytest.importorskip("imageio.v3", reason="needs the extra [render]: imagei
 pytest.importorskip("matplotlib", reason="needs the extra [render]: matplotlib")
 
 import baselines
-from multispin_env import benchmark
+from command_line import one_line_errors
+from multispin_env import benchmark, parallel
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 learning = pytest.mark.skipif(
@@ -250,3 +251,25 @@ def test_matrix_says_which_pythons_it_has(monkeypatch, tmp_path):
     assert matrix.interpreters([Path(sys.executable)]) == {here: Path(sys.executable)}
     with pytest.raises(ValueError, match=r"--python = .*gone: must be a Python that runs"):
         matrix.interpreters([tmp_path / "gone"])
+
+
+@pytest.mark.parametrize("error", [ValueError("a = 1: must be 2"), parallel.WorkerDiedError()])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_mistake_is_one_line(error, goes_on):
+    with pytest.raises(SystemExit) as caught, one_line_errors(goes_on):
+        raise error
+    assert caught.value.code == f"error: {error}"
+
+
+def test_a_bug_keeps_its_traceback():
+    with pytest.raises(TypeError), one_line_errors():
+        raise TypeError
+
+
+def test_an_interrupted_command_says_if_it_goes_on(capsys):
+    with pytest.raises(SystemExit) as caught, one_line_errors(goes_on=True):
+        raise KeyboardInterrupt
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == "interrupted: the same command goes on\n"
+    with pytest.raises(KeyboardInterrupt), one_line_errors():
+        raise KeyboardInterrupt
