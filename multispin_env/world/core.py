@@ -353,7 +353,7 @@ class Core:
                 array[...] = kept
             raise
         self.observe_into(outcome, idle)
-        tapes.draw_due(self._state, idle, 0, self.num_cells)
+        tapes.draw_due(self._state, idle)
 
     def episode_goodput(self, cells: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Tokens delivered over seconds, so far in the masked cells' episodes, 0 elsewhere, [N]."""

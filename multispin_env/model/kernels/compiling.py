@@ -89,6 +89,22 @@ def lean(function: _Function) -> _Function:
     return _compile(function, forceinline=True, _nrt=False)
 
 
+def inner(function: _Function) -> _Function:
+    """Compile a lean function that only kernels call: without the code that Python would need."""
+    return called(function, forceinline=True)
+
+
+def called(function: _Function, **options: Any) -> _Function:
+    """As :func:`inner`, but called and not inlined: for what is long, and not always needed."""
+    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+
+
+def spliced(function: _Function) -> _Function:
+    """Put a lean function's source into the kernels that call it: never compiled for itself."""
+    result = numba.njit(inline="always", error_model="numpy", _nrt=False)(function)
+    return cast("_Function", result)
+
+
 def threaded(function: _Function) -> _Function:
     """Compile a lean function that lets other threads run while it does."""
     return _compile(function, nogil=True, _nrt=False)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from multispin_env.model.kernels.compiling import lean
+from multispin_env.model.kernels.compiling import inner, lean
 from multispin_env.model.kernels.logarithms import LN2
 
 # Rules that choose the mode of each rejected device.
@@ -27,7 +27,7 @@ class Link(NamedTuple):
     bandwidth_hz: Any
 
 
-@lean
+@inner
 def optimal_level(rejected, link, scratch):
     """The largest full-band SNR that all rejected devices can have at once (Lemmas 1 and 2).
 
@@ -105,7 +105,7 @@ def optimal_level(rejected, link, scratch):
     return max(best, downlink_power_w / spent) * (1.0 - 1e-12)
 
 
-@lean
+@inner
 def correct(rule, rejected, chosen, link, mode, power_w, scratch):
     """Modes, powers and latency of the corrections of a round, with equal bandwidth.
 

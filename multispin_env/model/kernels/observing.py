@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from multispin_env.model.kernels.compiling import lean
+from multispin_env.model.kernels.compiling import inner, lean
 from multispin_env.model.kernels.logarithms import DB_PER_NEPER, natural_log
 from multispin_env.model.kernels.state import device_of, memory_of, variates_of
 
 
-@lean
+@inner
 def read_channel(cell, device, fading, gain, uplink_snr):
     """Channel gains of a round, mean gain times |h|^2 ~ Exp(1), and full-band uplink SNRs, [K]."""
     mean_gain, unit_snr = device.mean_gain, device.unit_snr
@@ -20,7 +20,7 @@ def read_channel(cell, device, fading, gain, uplink_snr):
         uplink_snr[k] = unit_snr[k] * gain[k]
 
 
-@lean
+@inner
 def read_runs(device, exponential, run):
     """Run lengths of a round before they are rounded down, [K]: E / -ln alpha with E ~ Exp(1).
 
@@ -31,7 +31,7 @@ def read_runs(device, exponential, run):
         run[k] = exponential[k] * mean_run[k]
 
 
-@lean
+@inner
 def show_snr(cell, device, fading, snr_db, workspace):
     """The full-band uplink SNRs of a round, [K] in dB.
 
@@ -45,7 +45,7 @@ def show_snr(cell, device, fading, snr_db, workspace):
         snr_db[k] = DB_PER_NEPER * natural_log(snr[k])
 
 
-@lean
+@inner
 def observe_cell(state, n, pending, floats, integers, workspace):
     """Write what is observed of the round that comes next (or is pending) in cell n.
 

@@ -20,7 +20,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
 
-from multispin_env.model.kernels.compiling import lean
+from multispin_env.model.kernels.compiling import called, inner
 
 _INSIDE: Final = np.load(Path(__file__).with_name("exponential.npy"))[0].astype(np.uint64)
 _WIDTH: Final = np.load(Path(__file__).with_name("exponential.npy"))[1]
@@ -57,7 +57,7 @@ def _compiled_high_word(a, b):  # type: ignore[no-untyped-def]
     return lambda a, b: _high_word(a, b)
 
 
-@lean
+@inner
 def move_on(state):
     """A state (its high and low word, and the increment's), one step later."""
     high, low, more_high, more_low = state
@@ -67,55 +67,43 @@ def move_on(state):
     return high, moved, more_high, more_low
 
 
-@lean
+@inner
 def word_of(state):
     """The 64 random bits that a state stands for."""
     mixed, turn = state[0] ^ state[1], state[0] >> np.uint64(58)
     return (mixed >> turn) | (mixed << ((np.uint64(64) - turn) & np.uint64(63)))
 
 
-@lean
+@inner
 def uniform_of(state):
     """The number in [0, 1) that a state stands for."""
     return np.float64(word_of(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@lean
-def load(stream):
-    """The state of a stream [4]."""
-    return stream[0], stream[1], stream[2], stream[3]
-
-
-@lean
-def store(state, stream):
-    """Keep a state in a stream [4], whose increment stays."""
-    stream[0], stream[1] = state[0], state[1]
-
-
-@lean
+@called
 def fill_uniform(stream, out):
     """Draw numbers, uniform in [0, 1), into `out` [n]; the stream moves on."""
-    state = load(stream)
+    state = stream[0], stream[1], stream[2], stream[3]
     for i in range(out.shape[0]):
         state = move_on(state)
         out[i] = uniform_of(state)
-    store(state, stream)
+    stream[0], stream[1] = state[0], state[1]
 
 
-@lean
+@called
 def fill_coins(stream, out):
     """Toss fair coins into `out` [n]: 1 where a uniform number is below a half."""
-    state = load(stream)
+    state = stream[0], stream[1], stream[2], stream[3]
     for i in range(out.shape[0]):
         state = move_on(state)
         out[i] = 1 if uniform_of(state) < 0.5 else 0
-    store(state, stream)
+    stream[0], stream[1] = state[0], state[1]
 
 
-@lean
+@called
 def fill_exponential(stream, out):
     """Draw standard exponential variates into `out` [n]; the stream moves on."""
-    state = load(stream)  # in registers while it lasts
+    state = stream[0], stream[1], stream[2], stream[3]  # in registers while it lasts
     for i in range(out.shape[0]):
         while True:
             state = move_on(state)
@@ -133,10 +121,10 @@ def fill_exponential(stream, out):
             if above + _DENSITY[layer] < np.exp(-x):
                 break
         out[i] = x
-    store(state, stream)
+    stream[0], stream[1] = state[0], state[1]
 
 
-@lean
+@inner
 def seed(words, stream):
     """Seed a stream [4] as PCG64 does with the four words that a seed sequence gives it."""
     more_high = (words[2] << np.uint64(1)) | (words[3] >> np.uint64(63))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from multispin_env.model.kernels import corrections
-from multispin_env.model.kernels.compiling import lean, threaded
+from multispin_env.model.kernels.compiling import inner, lean, spliced, threaded
 from multispin_env.model.kernels.logarithms import LN2, natural_log1p
 from multispin_env.model.kernels.observing import observe_cell, read_channel, read_runs
 from multispin_env.model.kernels.state import (
@@ -20,7 +20,7 @@ from multispin_env.model.kernels.state import (
     place_of,
     variates_of,
 )
-from multispin_env.model.kernels.tapes import draw_due
+from multispin_env.model.kernels.tapes import draw_if_due
 from multispin_env.model.kernels.uploads import Drafts, upload
 
 #: Rows [K] of memory to overwrite that :func:`play` needs.
@@ -62,7 +62,7 @@ def find_invalid(state, idle):
     return -1
 
 
-@lean
+@inner
 def verify(device, exponential, draft, counts, run):
     """Draft and verify a round: a device accepts min(G, gamma) of its gamma tokens.
 
@@ -92,7 +92,7 @@ def verify(device, exponential, draft, counts, run):
     return longest
 
 
-@lean
+@inner
 def send_corrections(rule, modes, cell, device, counts, radio, workspace):
     """Correction protocol: costs, modes, powers and bandwidths of a round.
 
@@ -130,7 +130,7 @@ def send_corrections(rule, modes, cell, device, counts, radio, workspace):
     )
 
 
-@lean
+@inner
 def send_drafts(share, cell, device, counts, radio, workspace):
     """Upload protocol: work, powers and bandwidths of a round.
 
@@ -154,7 +154,7 @@ def send_drafts(share, cell, device, counts, radio, workspace):
     return upload(share.shape[0] > 0, drafts, radio.bandwidth_hz, workspace[:4])
 
 
-@lean
+@inner
 def account(state, n, counts, drafting_s, communication_s, outcome):
     """Charge the round, deliver its tokens, and move the clock of cell n.
 
@@ -208,9 +208,13 @@ def account(state, n, counts, drafting_s, communication_s, outcome):
     clock["tokens"] += tokens
 
 
-@lean
-def play_cell(state, n, outcome, workspace):
-    """Play one round in cell n; see :func:`play`."""
+@spliced
+def play_cell(state, n, idle, outcome, workspace):
+    """Play one round in cell n, unless it is idle; see :func:`play`."""
+    if idle:
+        outcome.device_float[:, n], outcome.device_int[:OBSERVED, n] = 0.0, 0
+        outcome.cell_float[:, n], outcome.cell_int[:, n] = 0.0, 0
+        return
     kind, cell = state.kind[0], state.cell[n]
     device, counts = device_of(state, n), counts_of(outcome, n)
     radio = DeviceRadio(outcome.device_float[0, n], outcome.device_float[1, n])
@@ -234,23 +238,11 @@ def play_cell(state, n, outcome, workspace):
         pending_draft = memory_of(state, n).pending_draft
         for k in range(lengths.shape[0]):
             pending_draft[k] = state.draft[n, k]
-
-
-@lean
-def play_cells(state, idle, outcome, workspace, first, last):
-    """Play one round in the cells first, ..., last - 1; see :func:`play`."""
-    kind = state.kind[0]
-    for n in range(first, last):
-        if idle[n]:
-            outcome.device_float[:, n], outcome.device_int[:OBSERVED, n] = 0.0, 0
-            outcome.cell_float[:, n], outcome.cell_int[:, n] = 0.0, 0
-            continue
-        play_cell(state, n, outcome, workspace)
-        observe_cell(
-            state, n, kind["pending"], outcome.observed, outcome.device_int[OBSERVED:], workspace
-        )
+    observe_cell(
+        state, n, kind["pending"], outcome.observed, outcome.device_int[OBSERVED:], workspace
+    )
     if not kind["asks"]:
-        draw_due(state, idle, first, last)
+        draw_if_due(state, n)
 
 
 @lean
@@ -273,11 +265,15 @@ def play(state, idle, blocks, workspace):
     """
     bad = find_invalid(state, idle)
     if bad < 0:
-        play_cells(state, idle, outcome_of(blocks), workspace, 0, idle.shape[0])
+        outcome = outcome_of(blocks)
+        for n in range(idle.shape[0]):
+            play_cell(state, n, idle[n], outcome, workspace)
     return bad
 
 
 @threaded
 def play_share(state, idle, blocks, workspace, first, last):
-    """:func:`play_cells` as a thread's share of the work; the decision has been checked."""
-    play_cells(state, idle, outcome_of(blocks), workspace, first, last)
+    """:func:`play` in the cells first, ..., last - 1; the decision has been checked."""
+    outcome = outcome_of(blocks)
+    for n in range(first, last):
+        play_cell(state, n, idle[n], outcome, workspace)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from multispin_env.model.kernels.compiling import lean
+from multispin_env.model.kernels.compiling import inner
 
 BLOCK: Final = 16  # rounds drawn at a time
 
@@ -155,7 +155,7 @@ class Outcome(NamedTuple):
     cell_int: Any  # [rows of CellCounts, N]
 
 
-@lean
+@inner
 def device_of(state, n):
     """The devices of cell n."""
     rows = state.device
@@ -164,34 +164,34 @@ def device_of(state, n):
     )
 
 
-@lean
+@inner
 def memory_of(state, n):
     """What the devices of cell n remember."""
     rows = state.memory
     return Memory(rows[0, n], rows[1, n], rows[2, n], rows[3, n], rows[4, n])
 
 
-@lean
+@inner
 def counts_of(outcome, n):
     """Where the integers of cell n's devices are written."""
     rows = outcome.device_int
     return DeviceCounts(rows[0, n], rows[1, n], rows[2, n], rows[3, n])
 
 
-@lean
+@inner
 def place_of(round_index):
     """Where a round stands in a tape: which of the two blocks, and which row there."""
     return (round_index // BLOCK) % 2, round_index % BLOCK
 
 
-@lean
+@inner
 def variates_of(state, n, round_index):
     """The variates of a round of cell n."""
     slot, row = place_of(round_index)
     return Variates(state.tape[n, slot, row, 0], state.tape[n, slot, row, 1])
 
 
-@lean
+@inner
 def outcome_of(blocks):
     """An outcome from its blocks in a plain tuple, as Python hands them over."""
     return Outcome(blocks[0], blocks[1], blocks[2], blocks[3], blocks[4])

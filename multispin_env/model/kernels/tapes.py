@@ -5,7 +5,7 @@ See :mod:`multispin_env.world.tape` for what is drawn, which reads the same numb
 
 from __future__ import annotations
 
-from multispin_env.model.kernels.compiling import lean
+from multispin_env.model.kernels.compiling import inner, lean
 from multispin_env.model.kernels.random import fill_coins, fill_exponential, fill_uniform, seed
 from multispin_env.model.kernels.state import BLOCK
 
@@ -32,19 +32,23 @@ def draw_first(state, cells):
         draw_block(state, cells[i], 0)
 
 
-@lean
-def draw_due(state, idle, first, last):
-    """Draw the next block of the cells first, ..., last - 1 that are about to show its first round.
-
-    `idle` [N] is true for cells that sit out.
-    """
-    for n in range(first, last):
-        unseen = state.clock[n]["round"] + state.kind[0]["pending"] + 1
-        if not idle[n] and unseen % BLOCK == 0:
-            draw_block(state, n, unseen // BLOCK)
+@inner
+def draw_if_due(state, n):
+    """Draw the next block of cell n if it is about to show its first round."""
+    unseen = state.clock[n]["round"] + state.kind[0]["pending"] + 1
+    if unseen % BLOCK == 0:
+        draw_block(state, n, unseen // BLOCK)
 
 
 @lean
+def draw_due(state, idle):
+    """Draw the next block of all cells but the idle ones that are about to show its first round."""
+    for n in range(idle.shape[0]):
+        if not idle[n]:
+            draw_if_due(state, n)
+
+
+@inner
 def draw_block(state, n, block):
     """Draw a block of cell n: it takes the place of the last but one."""
     fill_exponential(state.stream[n], state.tape[n, block % 2].reshape(-1))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from multispin_env.model.kernels.compiling import lean
+from multispin_env.model.kernels.compiling import inner, lean
 
 
 class Drafts(NamedTuple):
@@ -19,7 +19,7 @@ class Drafts(NamedTuple):
     bandwidth_hz: Any  # B
 
 
-@lean
+@inner
 def upload(given, drafts, allocated_hz, scratch):
     """Bandwidths and latency of drafting and uploading in a round (Lemma 3, A-31, A-32).
 
