@@ -414,16 +414,18 @@ def bound_between(i, phis, tokens, bound, value, job, filling):
     return bound
 
 
-# ---- a grid over phi and the price of bandwidth ----------------------------------------------------
+# ---- a grid over phi and the price of bandwidth --------------------------------------------------
 
 
 class Grid(NamedTuple):
-    """Proposition 1 on a grid: with s = sqrt(lambda phi), y is the solution of
+    """Proposition 1 on a grid: the lengths are (phi - y) / T.
 
-        scale y + ln(scale y) = x,    x = offset + ln s + scale phi,
+    With s = sqrt(lambda phi), y is the solution of::
 
-    and stem s where x is so low that the first term vanishes beside the logarithm, which is also
-    the limit alpha -> 1. The lengths are (phi - y) / T.
+        scale y + ln(scale y) = x,    x = offset + ln s + scale phi.
+
+    Where x is so low that the first term vanishes beside the logarithm, y is stem s, which is also
+    the limit alpha -> 1.
     """
 
     phi: Any  #: [P]

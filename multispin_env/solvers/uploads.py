@@ -47,8 +47,10 @@ def _with_equal_bandwidth(problem: UploadProblem, lengths: Integers) -> UploadDe
 
 def _compiled(problem: UploadProblem) -> upload_search.Round:
     """The problem as compiled code takes it."""
+    power, total = upload_search.tables(problem.acceptance_rate, problem.max_draft_length)
     return upload_search.Round(
-        *upload_search.tables(problem.acceptance_rate, problem.max_draft_length),
+        power,
+        total,
         problem.token_latency_s,
         problem.unit_work_hz_s,
         problem.bandwidth_hz,
