@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from multispin_env.model import upload_search
+from multispin_env.model import upload_grid, upload_search
 from multispin_env.model.acceptance import expected_tokens, exponential_rate
 from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.problems import UploadProblem
@@ -217,7 +217,7 @@ def heterogeneous(
         points = _grid(problem, alive, grid, spacing)
     if points is None:
         return _with_optimal_bandwidth(problem, _least(problem))
-    return _best_of(problem, upload_search.best_of_grid(points, _compiled(problem)))
+    return _best_of(problem, upload_grid.best_of_grid(points, _compiled(problem)))
 
 
 def _least(problem: UploadProblem) -> Integers:
@@ -227,7 +227,7 @@ def _least(problem: UploadProblem) -> Integers:
 
 def _grid(
     problem: UploadProblem, alive: NDArray[np.bool_], grid: tuple[int, int], spacing: str
-) -> upload_search.Grid | None:
+) -> upload_grid.Grid | None:
     """The grid of :func:`heterogeneous`; None if nobody's second token is ever accepted."""
     space = np.geomspace if spacing == "log" else np.linspace
     token_s, alpha = problem.token_latency_s[alive], problem.acceptance_rate[alive]
@@ -246,7 +246,7 @@ def _grid(
     return _proposition_1(problem, phi, space(1e-6 * top, top, grid[1]))
 
 
-def _proposition_1(problem: UploadProblem, phi: Floats, multiplier: Floats) -> upload_search.Grid:
+def _proposition_1(problem: UploadProblem, phi: Floats, multiplier: Floats) -> upload_grid.Grid:
     """What :func:`continuous_lengths` computes that only phi or only lambda decides."""
     alpha, token_s = problem.acceptance_rate, problem.token_latency_s
     beta = exponential_rate(alpha)
@@ -257,7 +257,7 @@ def _proposition_1(problem: UploadProblem, phi: Floats, multiplier: Floats) -> u
         price = problem.token_bits / problem.spectral_efficiency * ratio
         stem = np.where(alpha > 0, np.sqrt(price) * np.exp(scale * phi[:, None]), np.inf)
         offset = np.where(curved, np.log(scale) + 0.5 * np.log(price), -np.inf)
-    return upload_search.Grid(phi, multiplier, scale, offset, stem)
+    return upload_grid.Grid(phi, multiplier, scale, offset, stem)
 
 
 def _best_of(problem: UploadProblem, lengths: Integers) -> UploadDecision:

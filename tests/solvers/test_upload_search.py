@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from multispin_env.model import upload_search
+from multispin_env.model import upload_grid, upload_search
 from multispin_env.solvers import UploadProblem, uploads
 
 RATES = [0.0, 0.01, 0.5, 0.7393, 0.8582, 0.999, 1.0]
@@ -194,7 +194,7 @@ def test_the_optimum_is_that_of_enumeration_and_within_its_bound(kind):
 def test_the_omega_function_equals_scipy():
     x = np.concatenate([np.linspace(-40, 40, 4001), 10.0 ** np.linspace(1.5, 12, 500)])
     with np.errstate(over="ignore"):
-        found = [upload_search.wright_omega(value, np.exp(value)) for value in x]
+        found = [upload_grid.wright_omega(value, np.exp(value)) for value in x]
     np.testing.assert_allclose(found, special.wrightomega(x), rtol=2e-14)
 
 
@@ -207,7 +207,7 @@ def test_lengths_on_the_grid_are_those_of_proposition_1(kind):
         grid, job = uploads._proposition_1(p, phi, multiplier), uploads._compiled(p)
         for i, j in itertools.product(range(9), range(7)):
             real = np.empty(6)
-            upload_search.grid_lengths(i, j, grid, job, real)
+            upload_grid.grid_lengths(i, j, grid, job, real)
             expected = np.clip(uploads.continuous_lengths(p, phi[j], multiplier[i]), 0, 60)
             # (phi - y) / T cancels where y is close to phi.
             error = 1e-13 * phi[j] / p.token_latency_s
