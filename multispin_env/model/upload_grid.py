@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from multispin_env.model.kernels_old import compiled, lean, natural_log
-from multispin_env.model.upload_search import MARGIN, Valuation, goodput_of
+from multispin_env.model.upload_search import MARGIN, Valuation, goodput_of, is_late
 
 
 class Grid(NamedTuple):
@@ -59,20 +59,6 @@ def grid_lengths(m, p, grid, job, real):
         x = grid.offset[k] + log_root + scale * phi
         y = wright_omega(x, scale * y) / scale if x >= -40.0 else y
         real[k] = min(max((phi - y) / job.token_s[k], job.low), job.high)
-
-
-@lean
-def is_late(lengths, value, job):
-    """Whether lengths are surely not ready in time for a goodput of `value`."""
-    tokens, demand = 0.0, 0.0
-    for k in range(lengths.shape[0]):
-        tokens += job.total[k, lengths[k]]
-    phi = tokens / value * (1.0 + MARGIN) - job.verification_s
-    for k in range(lengths.shape[0]):
-        if lengths[k] > 0:
-            room = phi - lengths[k] * job.token_s[k]
-            demand += lengths[k] * job.work[k] / room if room > 0.0 else np.inf
-    return phi < 0.0 or demand > job.band * (1.0 + MARGIN)
 
 
 @compiled

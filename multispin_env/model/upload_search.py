@@ -104,6 +104,20 @@ def goodput_of(lengths, job, memory):
     return tokens / (latency_s + job.verification_s)
 
 
+@lean
+def is_late(lengths, value, job):
+    """Whether lengths are surely not ready in time for a goodput of `value`."""
+    tokens, demand = 0.0, 0.0
+    for k in range(lengths.shape[0]):
+        tokens += job.total[k, lengths[k]]
+    phi = tokens / value * (1.0 + MARGIN) - job.verification_s
+    for k in range(lengths.shape[0]):
+        if lengths[k] > 0:
+            room = phi - lengths[k] * job.token_s[k]
+            demand += lengths[k] * job.work[k] / room if room > 0.0 else np.inf
+    return phi < 0.0 or demand > job.band * (1.0 + MARGIN)
+
+
 # ---- filling the band until a given phi ----------------------------------------------------------
 
 
@@ -364,7 +378,7 @@ def exact_lengths(job, num_deadlines):
     for i in range(num_deadlines):
         phis[i] = first * step**i if i < num_deadlines - 1 else last
         bounds[i], price = fill_band(phis[i], price, job, filling)
-        if bounds[i] > 0.0:
+        if bounds[i] > 0.0 and not is_late(filling.lengths, value, job):
             goodput = goodput_of(filling.lengths, job, memory)
             if goodput > value:
                 value = goodput
