@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +18,7 @@ from multispin_env.solvers.problems import CorrectionProblem, Problem, draw
 
 REFERENCE_ROUNDS: Final = 64  # rounds that a reference averages over
 REFERENCE_SEED: Final = 20260604
+PATIENCE_S: Final = 2.0  # a default price that takes longer than this is announced
 
 _GOODPUTS: dict[str, float] = {}  # computed before in this process, by fingerprint
 _LENGTHS: dict[str, int] = {}
@@ -39,22 +42,46 @@ def reference_goodput(scenario: Scenario) -> float:
 
     Devices and channels are drawn from a fixed seed; the solver is :func:`deadline` for corrections
     and :func:`exact` for uploads. Deterministic, and kept for the process. [tokens/s]
+
+    Warns:
+        UserWarning: once it is clear that the computation takes longer than two seconds.
     """
     if scenario.reference_goodput is not None:
         return scenario.reference_goodput
     key = scenario.fingerprint
     if key not in _GOODPUTS:
-        _GOODPUTS[key] = float(
-            np.mean(
-                [
-                    corrections.deadline(p).goodput
-                    if isinstance(p, CorrectionProblem)
-                    else uploads.exact(p).goodput
-                    for p in _rounds(scenario)
-                ]
-            )
-        )
+        goodputs = [
+            corrections.deadline(p).goodput
+            if isinstance(p, CorrectionProblem)
+            else uploads.exact(p).goodput
+            for p in _announced(scenario, _rounds(scenario))
+        ]
+        _GOODPUTS[key] = float(np.mean(goodputs))
     return _GOODPUTS[key]
+
+
+def _announced(scenario: Scenario, rounds: Iterator[Problem]) -> Iterator[Problem]:
+    """The rounds, and a warning once those done tell that all will take long.
+
+    The first is not timed, because it may compile kernels. A quarter of the patience must have
+    passed before anything is said, so that a hiccup of the machine is no reason for it.
+    """
+    start, warned = 0.0, False
+    for done, problem in enumerate(rounds):
+        yield problem
+        now = time.perf_counter()
+        if done == 0:
+            start = now
+        elapsed_s = now - start
+        total_s = elapsed_s / max(done, 1) * REFERENCE_ROUNDS
+        if not warned and elapsed_s > PATIENCE_S / 4 and total_s > PATIENCE_S:
+            warned = True
+            warnings.warn(
+                f"the default price of {scenario.name!r} with num_devices = "
+                f"{scenario.num_devices} takes about {total_s:.0f} s to compute in every new "
+                "process: give price= to the environment, or reference_goodput to the scenario",
+                stacklevel=2,
+            )
 
 
 def reference_draft_length(scenario: Scenario) -> int:

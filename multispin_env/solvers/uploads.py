@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from multispin_env.model import kernels_old as kernels
+from multispin_env.model import upload_grid, upload_search
 from multispin_env.model.acceptance import expected_tokens, exponential_rate
 from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.problems import UploadProblem
@@ -43,6 +43,21 @@ def _with_equal_bandwidth(problem: UploadProblem, lengths: Integers) -> UploadDe
     """A decision with B / K for every device."""
     band = np.full(problem.num_devices, problem.bandwidth_hz / problem.num_devices)
     return UploadDecision(lengths, band, problem.goodput(lengths, band))
+
+
+def _compiled(problem: UploadProblem) -> upload_search.Round:
+    """The problem as compiled code takes it."""
+    power, total = upload_search.tables(problem.acceptance_rate, problem.max_draft_length)
+    return upload_search.Round(
+        power,
+        total,
+        problem.token_latency_s,
+        problem.unit_work_hz_s,
+        problem.bandwidth_hz,
+        problem.verification_s,
+        problem.min_draft_length,
+        problem.max_draft_length,
+    )
 
 
 def _lengths(problem: UploadProblem) -> Integers:
@@ -196,18 +211,24 @@ def heterogeneous(
         raise ValueError(f"spacing = {spacing!r}: must be 'log' or 'linear'")
     if len(grid) != 2 or min(grid) < 2:
         raise ValueError(f"grid = {grid!r}: must be two integers >= 2")
-    candidates = [np.full((1, problem.num_devices), problem.min_draft_length)]
     alive = problem.spectral_efficiency > 0
+    points = None
     if alive.any() and problem.max_draft_length > 0:
-        candidates.append(_grid_lengths(problem, alive, grid, spacing))
-    lengths = np.unique(np.concatenate(candidates), axis=0)
-    return _best_of(problem, lengths)
+        points = _grid(problem, alive, grid, spacing)
+    if points is None:
+        return _with_optimal_bandwidth(problem, _least(problem))
+    return _best_of(problem, upload_grid.best_of_grid(points, _compiled(problem)))
 
 
-def _grid_lengths(
+def _least(problem: UploadProblem) -> Integers:
+    """The least lengths, [K]."""
+    return np.full(problem.num_devices, problem.min_draft_length, dtype=np.int64)
+
+
+def _grid(
     problem: UploadProblem, alive: NDArray[np.bool_], grid: tuple[int, int], spacing: str
-) -> Integers:
-    """Rounded lengths of every point of the grid, [points, K]."""
+) -> upload_grid.Grid | None:
+    """The grid of :func:`heterogeneous`; None if nobody's second token is ever accepted."""
     space = np.geomspace if spacing == "log" else np.linspace
     token_s, alpha = problem.token_latency_s[alive], problem.acceptance_rate[alive]
     rate = problem.spectral_efficiency[alive]
@@ -219,19 +240,32 @@ def _grid_lengths(
         ratio = np.where(beta > 0, beta / -np.expm1(-beta), 1.0)
         steepest = rate * (high - token_s) ** 2 / (problem.token_bits * high) * ratio * alpha**2
     top = float(np.max(np.where(alpha > 0, steepest, 0.0)))
-    if top <= 0.0:  # nobody's second token is ever accepted
-        return np.full((1, problem.num_devices), problem.min_draft_length)
-    phi, multiplier = np.meshgrid(
-        space(low, max(high, low * (1 + 1e-9)), grid[0]), space(1e-6 * top, top, grid[1])
-    )
-    real = continuous_lengths(problem, phi.ravel(), multiplier.ravel())
-    low_length, high_length = problem.min_draft_length, problem.max_draft_length
-    rounded: Integers = np.clip(np.rint(real), low_length, high_length).astype(np.int64)
-    return rounded
+    if top <= 0.0:
+        return None
+    phi = space(low, max(high, low * (1 + 1e-9)), grid[0])
+    return _proposition_1(problem, phi, space(1e-6 * top, top, grid[1]))
+
+
+def _proposition_1(problem: UploadProblem, phi: Floats, multiplier: Floats) -> upload_grid.Grid:
+    """What :func:`continuous_lengths` computes that only phi or only lambda decides."""
+    alpha, token_s = problem.acceptance_rate, problem.token_latency_s
+    beta = exponential_rate(alpha)
+    curved = (problem.spectral_efficiency > 0) & (alpha > 0) & (beta > 1e-8)
+    with np.errstate(all="ignore"):
+        scale = np.where(curved, beta / (2.0 * token_s), 0.0)
+        ratio = np.where(curved, -np.expm1(-beta) / beta / alpha, 1.0)
+        price = problem.token_bits / problem.spectral_efficiency * ratio
+        stem = np.where(alpha > 0, np.sqrt(price) * np.exp(scale * phi[:, None]), np.inf)
+        offset = np.where(curved, np.log(scale) + 0.5 * np.log(price), -np.inf)
+    return upload_grid.Grid(phi, multiplier, scale, offset, stem)
 
 
 def _best_of(problem: UploadProblem, lengths: Integers) -> UploadDecision:
-    """The best of many decisions [M, K], with the bandwidths of Lemma 3."""
+    """The best of some decisions [M, K], with the bandwidths of Lemma 3.
+
+    Of equal ones the first in lexicographic order.
+    """
+    lengths = np.unique(lengths, axis=0)
     tokens = expected_tokens(problem.acceptance_rate, lengths).sum(axis=1)
     goodput = tokens / (problem.ready_latency(lengths) + problem.verification_s)
     return _with_optimal_bandwidth(problem, lengths[int(np.argmax(goodput))])
@@ -259,16 +293,7 @@ def exact(problem: UploadProblem, deadlines: int = 200) -> UploadDecision:
     """
     if isinstance(deadlines, bool) or int(deadlines) < 2:
         raise ValueError(f"deadlines = {deadlines!r}: must be an integer >= 2")
-    lengths, bound = kernels.exact_lengths(
-        problem.acceptance_rate,
-        problem.token_latency_s,
-        problem.unit_work_hz_s,
-        problem.bandwidth_hz,
-        problem.verification_s,
-        problem.min_draft_length,
-        problem.max_draft_length,
-        int(deadlines),
-    )
+    lengths, bound = upload_search.exact_lengths(_compiled(problem), int(deadlines))
     decision = _with_optimal_bandwidth(problem, lengths)
     return UploadDecision(
         lengths, decision.bandwidth_hz, decision.goodput, max(bound, decision.goodput)

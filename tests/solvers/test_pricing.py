@@ -1,6 +1,8 @@
 """References of scenarios, against fresh computations and enumeration."""
 
 import dataclasses
+import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -175,3 +177,42 @@ def test_only_what_is_needed_is_computed(monkeypatch):
     monkeypatch.setattr(pricing.corrections, "uniform_goodputs", refuse)
     scenario = Scenario.load("qwen2.5", {"num_devices": 7, "reference_draft_length": 3})
     assert solvers.reference_draft_length(scenario) == 3
+
+
+def ticking(monkeypatch, seconds):
+    """A clock that advances by so much whenever it is read."""
+    ticks = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks) * seconds)
+    monkeypatch.setattr(pricing, "time", clock)
+    clear_cache()
+
+
+@pytest.mark.parametrize("name", ["qwen2.5", "llama2"])
+def test_a_slow_default_price_is_announced_once(monkeypatch, name):
+    ticking(monkeypatch, 0.2)
+    scenario = Scenario.load(name, {"num_devices": 2})
+    with pytest.warns(UserWarning, match="default price") as caught:
+        slow = solvers.reference_goodput(scenario)
+    assert len(caught) == 1
+    message = str(caught[0].message)
+    assert f"{name!r} with num_devices = 2 takes about 13 s" in message
+    assert "price=" in message
+    assert "reference_goodput" in message
+    clear_cache()
+    monkeypatch.undo()
+    assert solvers.reference_goodput(scenario) == slow
+
+
+@pytest.mark.parametrize("name", ["qwen2.5", "llama2"])
+def test_a_quick_default_price_is_not_announced(monkeypatch, name):
+    ticking(monkeypatch, 0.03)  # warnings are errors here
+    solvers.reference_goodput(Scenario.load(name, {"num_devices": 2}))
+
+
+def test_compiling_is_not_announced(monkeypatch):
+    times = itertools.chain([0.0, 30.0], itertools.count(30.01, 0.01))  # the first round compiles
+    seconds = iter(times)
+    next(seconds)
+    monkeypatch.setattr(pricing, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    clear_cache()
+    solvers.reference_goodput(Scenario.load("llama2", {"num_devices": 2}))
