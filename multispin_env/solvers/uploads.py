@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from multispin_env.model import upload_grid, upload_search
 from multispin_env.model.acceptance import expected_tokens, exponential_rate
+from multispin_env.model.kernels import upload_grid, upload_search
 from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.problems import UploadProblem
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from multispin_env.model import upload_grid, upload_search
+from multispin_env.model.kernels import upload_grid, upload_search
 from multispin_env.solvers import UploadProblem, uploads
 
 RATES = [0.0, 0.01, 0.5, 0.7393, 0.8582, 0.999, 1.0]

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from multispin_env.model.kernels_old import compiled, lean, natural_log
-from multispin_env.model.upload_search import MARGIN, Valuation, goodput_of, is_late
+from multispin_env.model.kernels.compiling import compiled, lean
+from multispin_env.model.kernels.logarithms import natural_log
+from multispin_env.model.kernels.upload_search import MARGIN, Valuation, goodput_of, is_late
 
 
 class Grid(NamedTuple):

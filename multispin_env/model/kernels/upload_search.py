@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from multispin_env.model.kernels_old import compiled, lean, upload
+from multispin_env.model.kernels.compiling import compiled, lean
+from multispin_env.model.kernels.uploads import Drafts, upload
 
 MARGIN: Final = 1e-12  # relative; what is rejected without a valuation is worse by more
 LEAST_GAIN: Final = 1e-13  # relative improvement that makes a move worth while
@@ -97,10 +98,8 @@ def goodput_of(lengths, job, memory):
         memory.work[k] = lengths[k] * job.work[k] if lengths[k] > 0 else 0.0
         for n in range(lengths[k] + 1):
             tokens += job.power[k, n]
-    latency_s = upload(
-        False, lengths, memory.work, job.token_s, memory.work, job.band, memory.allocated,
-        memory.scratch,
-    )  # fmt: skip
+    drafts = Drafts(lengths, job.token_s, memory.work, memory.work, job.band)
+    latency_s = upload(False, drafts, memory.allocated, memory.scratch)
     return tokens / (latency_s + job.verification_s)
 
 
