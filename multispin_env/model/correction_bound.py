@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from multispin_env.model.correction_samples import latency_at
-from multispin_env.model.kernels import GIVEN, OPTIMAL, UPLINK, compiled
+from multispin_env.model.correction_search import value_of
+from multispin_env.model.kernels import GIVEN, OPTIMAL, UPLINK, compiled, lean
 
 
 @compiled
@@ -46,6 +47,15 @@ def subset_levels(radio, rejects, coins, included, level, count):
         level[s], count[s] = worst_up, num
 
 
+@lean
+def level_alone(radio, up, k):
+    """The level if only device k is rejected; `up` is read under GIVEN only."""
+    reached = radio.power_w / radio.cost_w[k]
+    if radio.rule == OPTIMAL:
+        return max(radio.snr[k], reached)
+    return radio.snr[k] if radio.rule == UPLINK or (radio.rule == GIVEN and up) else reached
+
+
 @compiled
 def best_subset(objective, samples, length, forced, target, max_nodes, best):
     """Branch and bound over the subsets of devices that draft until one deadline.
@@ -53,20 +63,21 @@ def best_subset(objective, samples, length, forced, target, max_nodes, best):
     See :func:`multispin_env.solvers.optima.branch_and_bound`.
 
     Args:
-        objective, samples: what decisions are valued by; without a price.
+        objective, samples: what decisions are valued by.
         length: [K] what a device drafts if it does.
         forced: a device that drafts in any case, or -1.
-        target: the goodput to beat.
+        target: the value to beat.
         max_nodes: how many nodes to visit at most.
         best: [K] output: 1 where a device drafts, in the best subset that beats the target.
 
     Returns:
-        The goodput of that subset (or the target), and the number of nodes visited; -1 if there
+        The value of that subset (or the target), and the number of nodes visited; -1 if there
         would have been more.
     """
     num_samples, num_devices = samples.run_length.shape
     run_length, coins, radio = samples.run_length, samples.coins, objective.radio
     payload_bits, bandwidth_hz = radio.payload_bits, radio.bandwidth_hz
+    price = objective.price
     gain, drafting_s = np.empty(num_devices), length * objective.token_s
     for k in range(num_devices):
         gain[k] = objective.tokens[k, length[k]] - 1.0
@@ -76,17 +87,14 @@ def best_subset(objective, samples, length, forced, target, max_nodes, best):
             rejects[s, k] = run_length[s, k] < length[k]
     alone = np.empty((num_samples, num_devices))
     level, count = np.empty(num_samples), np.empty(num_samples, np.int64)
-    state = np.zeros(num_devices, np.int64)
-    for k in range(num_devices):  # the level if only this device is rejected
-        state[:] = 0
-        state[k] = 1
-        subset_levels(radio, rejects, coins, state, level, count)
-        alone[:, k] = level
+    for s in range(num_samples):
+        for k in range(num_devices):
+            alone[s, k] = level_alone(radio, coins[s, k] == 0, k)
 
     # Decisions are made worst uplink first. `state` is 1 in, 0 out, -1 open.
     order = np.empty(num_devices, np.int64)
+    state = np.zeros(num_devices, np.int64)
     num_open = 0
-    state[:] = 0
     for k in range(num_devices):
         if k == forced:
             state[k] = 1
@@ -125,13 +133,16 @@ def best_subset(objective, samples, length, forced, target, max_nodes, best):
                         if rejects[s, order[i]]:
                             cost[order[i]] += slope
             latency_s = waiting_s + objective.verification_s + correcting_s / num_samples
-            if tokens / latency_s > target:
-                target = tokens / latency_s
+            value = value_of(tokens, latency_s, price)
+            if value > target:
+                target = value
                 for k in range(num_devices):
                     best[k] = 1 if state[k] == 1 else 0
-            bound = tokens - target * latency_s
+            rate = target if price < 0.0 else price  # what a second costs
+            bound = tokens - rate * latency_s
             for i in range(depth, num_open):
-                bound += max(0.0, gain[order[i]] - target * cost[order[i]] / num_samples)
+                bound += max(0.0, gain[order[i]] - rate * cost[order[i]] / num_samples)
+            bound -= 0.0 if price < 0.0 else target
             if bound > 1e-9 * tokens and depth < num_open:
                 state[order[depth]] = 1
                 depth += 1

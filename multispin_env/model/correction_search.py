@@ -91,18 +91,25 @@ def until(deadline_s, objective, longest):
 
 
 @compiled
-def value_subset(objective, samples, deadline_s, drafts):
-    """The value of a subset, `drafts` [K], that drafts until a deadline."""
-    length = np.empty(drafts.shape[0], np.int64)
-    until(deadline_s, objective, length)
+def value_lengths(objective, samples, length):
+    """The value of a decision, lengths [K]."""
     total, drafting_s = 0.0, 0.0
     for k in range(length.shape[0]):
-        length[k] = length[k] if drafts[k] else 0
         total += objective.tokens[k, length[k]]
         drafting_s = max(drafting_s, length[k] * objective.token_s[k])
     correcting_s = mean_latency(objective.radio, samples, length)
     latency_s = drafting_s + correcting_s + objective.verification_s
     return value_of(total, latency_s, objective.price)
+
+
+@compiled
+def value_subset(objective, samples, deadline_s, drafts):
+    """The value of a subset, `drafts` [K], that drafts until a deadline."""
+    length = np.empty(drafts.shape[0], np.int64)
+    until(deadline_s, objective, length)
+    for k in range(length.shape[0]):
+        length[k] = length[k] if drafts[k] else 0
+    return value_lengths(objective, samples, length)
 
 
 @compiled

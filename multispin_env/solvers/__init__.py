@@ -5,7 +5,7 @@ starts and value decisions; solvers map a problem to a decision.
 """
 
 from multispin_env.solvers.corrections import computation_only, deadline, greedy, uniform
-from multispin_env.solvers.optima import branch_and_bound, exhaustive
+from multispin_env.solvers.optima import branch_and_bound, exhaustive, thorough
 from multispin_env.solvers.policies import DRAFT_SOLVERS, draft_policy
 from multispin_env.solvers.pricing import (
     Reference,
@@ -50,6 +50,7 @@ __all__ = [
     "reference",
     "reference_draft_length",
     "reference_goodput",
+    "thorough",
     "uniform",
     "uniform_bandwidth",
 ]

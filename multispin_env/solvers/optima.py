@@ -10,13 +10,59 @@ from typing import Final
 
 import numpy as np
 
-from multispin_env.model import correction_bound
+from multispin_env.model import correction_bound, correction_subsets
 from multispin_env.model.acceptance import expected_tokens, rejection_probability
 from multispin_env.model.correction import check_rule
 from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.corrections import deadline
 from multispin_env.solvers.problems import CorrectionProblem, check_integer
-from multispin_env.solvers.sampled import Decision, SampledRound
+from multispin_env.solvers.sampled import Decision, SampledRound, all_deadlines
+
+#: :func:`thorough` tries every subset of at most this many devices.
+EVERY_SUBSET_MAX_DEVICES: Final = 8
+#: And of more, visits at most this many nodes times devices of search trees.
+THOROUGH_MAX_WORK: Final = 400_000
+#: Deadlines at which it first improves a subset by flips.
+THOROUGH_FLIPPED: Final = 32
+
+
+def thorough(
+    problem: CorrectionProblem,
+    price: float | None = None,
+    rule: str = "optimal",
+    *,
+    samples: int = 128,
+    seed: int = 0,
+) -> Decision:
+    """The best deadline and the best set of devices that draft, where :func:`deadline` may miss it.
+
+    For at most 8 devices all subsets at all deadlines are tried: no decision of that form is better
+    on the same outcomes. For more, the deadlines are searched in a promising order, by flips and
+    then by branch and bound (:func:`branch_and_bound` has the bound) until that is complete, or a
+    budget of nodes is used up. The answer is never worse than :func:`deadline`'s, which it starts
+    from, on the same outcomes.
+
+    It has a name of its own because the decisions of :func:`deadline` define prices and stored
+    references. docs/optimality.md tells where the two differ: where drafting speeds, channels or
+    acceptance rates are very unequal.
+
+    Args: as :func:`deadline`.
+
+    Returns:
+        Lengths, and their sample-average goodput (also under a price).
+    """
+    round_ = SampledRound(problem, rule, samples, seed)
+    objective, grid = round_.objective(price), all_deadlines(problem)
+    start = deadline(problem, price, rule, samples=samples, seed=seed)
+    best = round_.sort(start.draft_length)
+    if problem.num_devices <= EVERY_SUBSET_MAX_DEVICES:
+        correction_subsets.every_subset(objective, round_.samples, grid, best)
+    else:
+        nodes = THOROUGH_MAX_WORK // problem.num_devices
+        correction_subsets.search_in_order(
+            objective, round_.samples, grid, THOROUGH_FLIPPED, nodes, best
+        )
+    return Decision(round_.restore(best), round_.goodput(best))
 
 
 def branch_and_bound(
