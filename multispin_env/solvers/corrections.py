@@ -198,8 +198,9 @@ def deadline(
     all it can until a deadline. Deadlines and the sets that leave out the worst uplinks are swept
     first; the best are improved by single flips (one pass over the outcomes values all K of them)
     and by leaving out several devices at once, until nothing helps. It is a local search:
-    docs/optimality.md tells how far it is from the optimum (0.1 % on average at most, under 1 % at
-    worst) and which command measures that.
+    docs/optimality.md tells how far it is from the optimum in rounds of the scenarios (0.1 % on
+    average at most, under 1 % at worst) and which command measures that. Where devices are very
+    unequal it can lose a third: see :func:`.thorough`.
 
     Args:
         problem: the round.

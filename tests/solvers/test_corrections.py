@@ -373,6 +373,7 @@ SOLVERS = {
     "uniform": solvers.uniform,
     "computation_only": solvers.computation_only,
     "deadline": lambda p, rule: solvers.deadline(p, rule=rule),
+    "thorough": lambda p, rule: solvers.thorough(p, rule=rule),
     "branch_and_bound": solvers.branch_and_bound,
     "exhaustive": solvers.exhaustive,
 }
@@ -411,7 +412,7 @@ def test_edges_have_their_limits(name, edge, rule):
     assert np.all((decision.draft_length >= 0) & (decision.draft_length <= p.max_draft_length))
     assert np.isfinite(decision.goodput)
     assert decision.goodput >= 0
-    if name in ("deadline", "branch_and_bound", "exhaustive"):
+    if name in ("deadline", "thorough", "branch_and_bound", "exhaustive"):
         assert decision.goodput >= 3 / 0.07 * (1 - 1e-12)  # plain decoding is always possible
         if edge == "never accepted":
             assert not decision.draft_length.any()
