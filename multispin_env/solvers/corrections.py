@@ -26,8 +26,8 @@ from typing import Final
 
 import numpy as np
 
-from multispin_env.model import correction_samples, correction_search
 from multispin_env.model.acceptance import expected_tokens
+from multispin_env.model.kernels import correction_samples, correction_search
 from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.problems import CorrectionProblem
 from multispin_env.solvers.sampled import Decision, Floats, Integers, SampledRound, all_deadlines

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from multispin_env.model import correction_bound, correction_subsets
 from multispin_env.model.acceptance import expected_tokens, rejection_probability
 from multispin_env.model.correction import check_rule
+from multispin_env.model.kernels import correction_bound, correction_subsets
 from multispin_env.model.latency import tokens_until
 from multispin_env.solvers.corrections import deadline
 from multispin_env.solvers.problems import CorrectionProblem, check_integer

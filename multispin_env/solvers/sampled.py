@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multispin_env.model import correction_samples
 from multispin_env.model.acceptance import expected_tokens, run_length
 from multispin_env.model.correction import RULES, check_rule
-from multispin_env.model.correction_samples import Radio, Samples
-from multispin_env.model.correction_search import Objective
+from multispin_env.model.kernels import correction_samples
+from multispin_env.model.kernels.correction_samples import Radio, Samples
+from multispin_env.model.kernels.correction_search import Objective
 from multispin_env.solvers.problems import CorrectionProblem, check_integer
 
 Floats = NDArray[np.float64]

@@ -9,8 +9,9 @@ import pytest
 from slow_greedy import slow_greedy
 
 from multispin_env import Scenario, solvers
-from multispin_env.model import correction, correction_samples, correction_search
+from multispin_env.model import correction
 from multispin_env.model.acceptance import expected_tokens, run_length
+from multispin_env.model.kernels import correction_samples, correction_search
 from multispin_env.model.latency import tokens_until
 from multispin_env.solvers import CorrectionProblem, sampled
 from multispin_env.solvers.problems import pose

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from multispin_env.model.correction_bound import best_subset
-from multispin_env.model.correction_samples import (
+from multispin_env.model.kernels.compiling import compiled
+from multispin_env.model.kernels.correction_bound import best_subset
+from multispin_env.model.kernels.correction_samples import (
     Samples,
     latency_at,
     level_of,
 )
-from multispin_env.model.correction_search import (
+from multispin_env.model.kernels.correction_search import (
     best_suffix,
     improve_subset,
     until,
     value_lengths,
     value_of,
 )
-from multispin_env.model.kernels import GIVEN, compiled
+from multispin_env.model.kernels.corrections import GIVEN
 
 # ---- few devices: every subset -------------------------------------------------------------------
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from multispin_env.model.correction_samples import latency_at
-from multispin_env.model.correction_search import value_of
-from multispin_env.model.kernels import GIVEN, OPTIMAL, UPLINK, compiled, lean
+from multispin_env.model.kernels.compiling import compiled, lean
+from multispin_env.model.kernels.correction_samples import latency_at
+from multispin_env.model.kernels.correction_search import value_of
+from multispin_env.model.kernels.corrections import GIVEN, OPTIMAL, UPLINK
 
 
 @compiled

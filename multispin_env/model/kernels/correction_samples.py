@@ -10,7 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from multispin_env.model.kernels import DOWNLINK, GIVEN, LN2, OPTIMAL, UPLINK, compiled, lean
+from multispin_env.model.kernels.compiling import compiled, lean
+from multispin_env.model.kernels.corrections import DOWNLINK, GIVEN, OPTIMAL, UPLINK
+from multispin_env.model.kernels.logarithms import LN2
 
 #: A correction that takes longer counts as this long [s], so that sums of samples stay finite.
 LONGEST_S: Final = 1e9

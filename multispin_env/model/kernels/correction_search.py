@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from multispin_env.model.correction_samples import (
+from multispin_env.model.kernels.compiling import compiled
+from multispin_env.model.kernels.correction_samples import (
     Radio,
     Samples,
     latency_at,
@@ -18,7 +19,7 @@ from multispin_env.model.correction_samples import (
     mean_latency,
     step_changes,
 )
-from multispin_env.model.kernels import GIVEN, OPTIMAL, UPLINK, compiled
+from multispin_env.model.kernels.corrections import GIVEN, OPTIMAL, UPLINK
 
 
 class Objective(NamedTuple):
