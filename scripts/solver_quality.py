@@ -5,7 +5,8 @@
     python scripts/solver_quality.py --output docs   # refreshes docs/optimality.md; minutes
 
 Corrections: losses against the certified optimum of the same sample average (branch and bound on
-128 quasi-random outcomes), and in small rounds against the true optimum (every decision, exactly).
+128 quasi-random outcomes), in rounds of the scenarios and in hard ones, whose devices are very
+unequal, and in small rounds against the true optimum (every decision, exactly).
 Uploads: against the upper bound that comes with `exact`.
 """
 
@@ -15,6 +16,7 @@ import csv
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,8 @@ UPLOAD: dict[str, Callable[[Any], Any]] = {
     "homogeneous": solvers.homogeneous,
     "fixed, 8 tokens": solvers.fixed,
 }
+TABLES = ("correction", "hard", "small", "upload")
+RULES = ("optimal", "uplink", "downlink", "random")
 COLUMNS = ("table", "setting", "solver", "rounds", "mean_loss_%", "worst_loss_%", "ms")
 Row = dict[str, Any]
 
@@ -65,12 +69,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Setting:
-    """Random rounds of one scenario, and what their solvers are measured by."""
+    """Random rounds, and what their solvers are measured by."""
 
     table: str
     name: str
-    scenario: str
-    overrides: dict[str, Any]
+    draw: Callable[[np.random.Generator], CorrectionProblem | UploadProblem]
     rounds: int
     solvers: dict[str, Callable[[Any], Any]]
     optimum: Callable[[Any], float]
@@ -78,7 +81,7 @@ class Setting:
 
 
 def settings(quick: bool) -> Iterator[Setting]:
-    """All of them: 12 of corrections, 4 of small corrections, 6 of uploads."""
+    """All of them: 12 of corrections, 8 of hard and 4 of small corrections, 6 of uploads."""
     for table in ("correction", "small"):
         sizes = (5, 20) if quick else (5, 20, 60)
         for num_devices in sizes if table == "correction" else (4,):
@@ -94,20 +97,33 @@ def settings(quick: bool) -> Iterator[Setting]:
                     yield Setting(
                         table,
                         f"K = {num_devices}, {power_dbm} dBm, ratio {ratio}",
-                        "qwen2.5",
-                        overrides,
+                        from_scenario("qwen2.5", overrides),
                         2 if quick else (8 if num_devices == 60 else 48),
                         CORRECTION if table == "correction" else SMALL,
                         certified if table == "correction" else true_optimum,
                         sampled if table == "correction" else expected,
                     )
+    for fewest, most in ((2, 8), (9, 12)):
+        for rule in RULES:
+            yield Setting(
+                "hard",
+                f"K = {fewest} to {most}, {rule}",
+                partial(hard_round, fewest=fewest, most=most),
+                2 if quick else 48,
+                {
+                    "thorough": partial(solvers.thorough, rule=rule),
+                    "deadline": partial(solvers.deadline, rule=rule),
+                    "greedy": partial(solvers.greedy, rule=rule, samples=SAMPLES),
+                },
+                partial(certified, rule=rule),
+                sampled,
+            )
     for scenario in ("llama2", "qwen3.5"):
         for megahertz in (5, 10, 20):
             yield Setting(
                 "upload",
                 f"{scenario}, K = 20, {megahertz} MHz",
-                scenario,
-                {"radio.bandwidth_hz": megahertz * 1e6},
+                from_scenario(scenario, {"radio.bandwidth_hz": megahertz * 1e6}),
                 2 if quick else 48,
                 UPLOAD,
                 lambda u: solvers.exact(u).upper_bound,
@@ -115,8 +131,39 @@ def settings(quick: bool) -> Iterator[Setting]:
             )
 
 
-def certified(problem: CorrectionProblem) -> float:
-    return solvers.branch_and_bound(problem, samples=SAMPLES).goodput
+def from_scenario(
+    name: str, overrides: dict[str, Any]
+) -> Callable[[np.random.Generator], CorrectionProblem | UploadProblem]:
+    """Fresh devices and fading; in uploads at least one token, as in paper A."""
+    return partial(draw, Scenario.load(name, overrides), min_draft_length=1)
+
+
+def hard_round(generator: np.random.Generator, fewest: int, most: int) -> CorrectionProblem:
+    """Rates near 0 and 1, speeds and channels that differ by powers of ten, dead links."""
+    k = int(generator.integers(fewest, most + 1))
+    extreme, dead = generator.random(k) < 0.4, generator.random(k) < generator.choice([0, 0.25])
+    unequal = 10.0 ** generator.uniform(-3.0, -0.5, k)
+    alike = generator.uniform(0.016, 0.025, k)
+    gain = 10.0 ** generator.uniform(-14.5, -11.0, k) * generator.exponential(size=k)
+    return CorrectionProblem(
+        acceptance_rate=np.where(
+            extreme, generator.choice([0.01, 0.999], k), generator.uniform(0.3, 0.99, k)
+        ),
+        token_latency_s=unequal if generator.random() < 0.6 else alike,
+        channel_gain=np.where(dead, generator.choice([0.0, 1e-30], k), gain),
+        uplink_power_w=generator.choice([0.01, 0.1]),
+        downlink_power_w=generator.choice([0.04, 0.4, 1.6]),
+        payload_bits=34816,
+        bandwidth_hz=1e7,
+        noise_server_w_hz=1.26e-20,
+        noise_device_w_hz=2e-20,
+        verification_s=generator.choice([0.02, 0.07, 0.3]),
+        max_draft_length=int(generator.integers(1, 41)),
+    )
+
+
+def certified(problem: CorrectionProblem, rule: str = "optimal") -> float:
+    return solvers.branch_and_bound(problem, rule, samples=SAMPLES).goodput
 
 
 def true_optimum(problem: CorrectionProblem) -> float:
@@ -124,7 +171,7 @@ def true_optimum(problem: CorrectionProblem) -> float:
 
 
 def sampled(problem: CorrectionProblem, decision: Any) -> float:
-    """Every solver of the first table averages over the same outcomes."""
+    """Every solver of these tables averages over the same outcomes."""
     return decision.goodput
 
 
@@ -133,11 +180,10 @@ def expected(problem: CorrectionProblem, decision: Any) -> float:
 
 
 def rounds_of(setting: Setting) -> Iterator[CorrectionProblem | UploadProblem]:
-    """Rounds with fresh devices and fading; in uploads at least one token, as in paper A."""
-    scenario = Scenario.load(setting.scenario, setting.overrides)
+    """The same in every run."""
     generator = np.random.default_rng(20260604)
     for _ in range(setting.rounds):
-        yield draw(scenario, generator, min_draft_length=1)
+        yield setting.draw(generator)
 
 
 def measure(setting: Setting) -> tuple[list[Row], dict[str, list[float]]]:
@@ -254,7 +300,7 @@ def picture(losses: dict[str, dict[str, list[float]]], path: Path) -> None:
 def refresh(page: Path, rows: list[Row]) -> None:
     """Put the tables between the page's markers."""
     text = page.read_text()
-    tables = {name: markdown(rows, name) for name in ("correction", "small", "upload")}
+    tables = {name: markdown(rows, name) for name in TABLES}
     for name, table in (tables | {"times": times(rows)}).items():
         text = put_between(text, name, table)
     page.write_text(text)
@@ -268,7 +314,7 @@ def main() -> None:
     for setting in tqdm(list(settings(options.quick)), unit="setting"):
         found, losses[setting.name] = measure(setting)
         rows.extend(found)
-    for name in ("correction", "small", "upload"):
+    for name in TABLES:
         print(f"\n{markdown(rows, name)}")
     print(f"\n{times(rows)}")
     with (options.output / "optimality.csv").open("w", newline="") as file:

@@ -12,7 +12,7 @@ from multispin_env import solvers
 from multispin_env.envs.wrappers import FlatObservation, FlattenBandwidth
 from multispin_env.solvers.problems import pose, pose_observed
 
-CORRECTION = {"computation_only", "deadline", "greedy", "uniform"}
+CORRECTION = {"computation_only", "deadline", "greedy", "thorough", "uniform"}
 RULED = {f"{n}_{rule}" for n in CORRECTION for rule in ("uplink", "downlink", "random")}
 UPLOAD = {"exact", "heterogeneous", "homogeneous", "uniform_bandwidth"}
 

@@ -62,7 +62,7 @@ def test_solver_quality_writes_tables_into_the_page(tmp_path):
     copy.write_text(page.read_text())
     out = run("solver_quality.py", "--quick", "--output", tmp_path)
     text = copy.read_text()
-    for marker in ("correction", "small", "upload", "times"):
+    for marker in ("correction", "hard", "small", "upload", "times"):
         table = re.search(f"<!-- {marker} -->\n\n(.*?)\n\n<!-- end", text, re.DOTALL)
         assert table is not None
         assert table[1] in out

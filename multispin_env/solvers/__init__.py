@@ -4,15 +4,8 @@
 starts and value decisions; solvers map a problem to a decision.
 """
 
-from multispin_env.solvers.corrections import (
-    Decision,
-    branch_and_bound,
-    computation_only,
-    deadline,
-    exhaustive,
-    greedy,
-    uniform,
-)
+from multispin_env.solvers.corrections import computation_only, deadline, greedy, uniform
+from multispin_env.solvers.optima import branch_and_bound, exhaustive, thorough
 from multispin_env.solvers.policies import DRAFT_SOLVERS, draft_policy
 from multispin_env.solvers.pricing import (
     Reference,
@@ -21,6 +14,7 @@ from multispin_env.solvers.pricing import (
     reference_goodput,
 )
 from multispin_env.solvers.problems import CorrectionProblem, UploadProblem
+from multispin_env.solvers.sampled import Decision
 from multispin_env.solvers.uploads import (
     UploadDecision,
     centralised,
@@ -56,6 +50,7 @@ __all__ = [
     "reference",
     "reference_draft_length",
     "reference_goodput",
+    "thorough",
     "uniform",
     "uniform_bandwidth",
 ]

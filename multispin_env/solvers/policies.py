@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from multispin_env.scenario import Scenario
 from multispin_env.solvers.corrections import computation_only, deadline, greedy, uniform
+from multispin_env.solvers.optima import thorough
 from multispin_env.solvers.problems import pose_observed
 
 #: Solvers of the correction protocol by name.
@@ -18,6 +19,7 @@ DRAFT_SOLVERS: Final[dict[str, Callable[..., Any]]] = {
     "computation_only": computation_only,
     "deadline": deadline,
     "greedy": greedy,
+    "thorough": thorough,
     "uniform": uniform,
 }
 

@@ -45,6 +45,21 @@ def _checked_array(
     return value if num_devices is not None else float(value)
 
 
+def _check_arrays(problem: Any, ranges: Mapping[str, tuple[bool, float, float]]) -> None:
+    """Turn a problem's arguments into arrays [K] or numbers, and check that they are in range.
+
+    Args:
+        problem: its `acceptance_rate` says how many devices there are.
+        ranges: by argument: whether it has one value a device, the least and the largest.
+    """
+    num_devices = int(np.size(problem.acceptance_rate))
+    if num_devices == 0:
+        raise ValueError("acceptance_rate is empty: must hold one rate a device")
+    for name, (per_device, low, high) in ranges.items():
+        size = num_devices if per_device else None
+        object.__setattr__(problem, name, _checked_array(problem, name, size, low, high))
+
+
 def check_integer(name: str, value: Any, low: int) -> None:
     """ValueError unless `value` is an integer of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
@@ -108,23 +123,19 @@ class CorrectionProblem:
     max_draft_length: int
 
     def __post_init__(self) -> None:
-        k = int(np.size(self.acceptance_rate))
-        if k == 0:
-            raise ValueError("acceptance_rate is empty: must hold one rate a device")
-        ranges: dict[str, tuple[int | None, float, float]] = {
-            "acceptance_rate": (k, 0.0, 1.0),
-            "token_latency_s": (k, 1e-12, 1e6),
-            "channel_gain": (k, 0.0, 1e90),
-            "uplink_power_w": (k, 0.0, 1e30),
-            "downlink_power_w": (None, 0.0, 1e40),
-            "payload_bits": (None, 1.0, 1e18),
-            "bandwidth_hz": (None, 1e-3, 1e18),
-            "noise_server_w_hz": (None, 1e-60, 1e30),
-            "noise_device_w_hz": (k, 1e-60, 1e30),
-            "verification_s": (None, 1e-9, 1e6),
+        ranges = {
+            "acceptance_rate": (True, 0.0, 1.0),
+            "token_latency_s": (True, 1e-12, 1e6),
+            "channel_gain": (True, 0.0, 1e90),
+            "uplink_power_w": (True, 0.0, 1e30),
+            "downlink_power_w": (False, 0.0, 1e40),
+            "payload_bits": (False, 1.0, 1e18),
+            "bandwidth_hz": (False, 1e-3, 1e18),
+            "noise_server_w_hz": (False, 1e-60, 1e30),
+            "noise_device_w_hz": (True, 1e-60, 1e30),
+            "verification_s": (False, 1e-9, 1e6),
         }
-        for name, (size, low, high) in ranges.items():
-            object.__setattr__(self, name, _checked_array(self, name, size, low, high))
+        _check_arrays(self, ranges)
         check_integer("max_draft_length", self.max_draft_length, 0)
 
     @property
@@ -280,19 +291,15 @@ class UploadProblem:
     min_draft_length: int = 1
 
     def __post_init__(self) -> None:
-        k = int(np.size(self.acceptance_rate))
-        if k == 0:
-            raise ValueError("acceptance_rate is empty: must hold one rate a device")
-        ranges: dict[str, tuple[int | None, float, float]] = {
-            "acceptance_rate": (k, 0.0, 1.0),
-            "token_latency_s": (k, 1e-12, 1e6),
-            "spectral_efficiency": (k, 0.0, 1e6),
-            "bandwidth_hz": (None, 1e-3, 1e18),
-            "token_bits": (None, 1.0, 1e18),
-            "verification_s": (None, 1e-9, 1e6),
+        ranges = {
+            "acceptance_rate": (True, 0.0, 1.0),
+            "token_latency_s": (True, 1e-12, 1e6),
+            "spectral_efficiency": (True, 0.0, 1e6),
+            "bandwidth_hz": (False, 1e-3, 1e18),
+            "token_bits": (False, 1.0, 1e18),
+            "verification_s": (False, 1e-9, 1e6),
         }
-        for name, (size, low, high) in ranges.items():
-            object.__setattr__(self, name, _checked_array(self, name, size, low, high))
+        _check_arrays(self, ranges)
         check_integer("min_draft_length", self.min_draft_length, 0)
         check_integer("max_draft_length", self.max_draft_length, 0)
         if self.min_draft_length > self.max_draft_length:

@@ -10,8 +10,8 @@ import time
 import numpy as np
 
 from multispin_env import Scenario, solvers
-from multispin_env.solvers import corrections
 from multispin_env.solvers.problems import pose
+from multispin_env.solvers.sampled import sobol_outcomes
 from multispin_env.world import tape
 
 
@@ -61,7 +61,7 @@ def correction_latency(p, rejected, rule, coins):
 
 def slow_greedy(p, rule, samples, seed):
     """Draft lengths and goodput of Algorithm 1 on the outcomes that solvers.greedy averages."""
-    exponential, coins = corrections._outcomes(samples, p.num_devices, seed)
+    exponential, coins = sobol_outcomes(samples, p.num_devices, seed)
     order = np.argsort(p.uplink_power_w * p.channel_gain, kind="stable")
     place = np.argsort(order)  # the outcomes belong to the devices by rank of their uplinks
     exponential, coins = exponential[:, place], coins[:, place]

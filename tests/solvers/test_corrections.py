@@ -9,9 +9,11 @@ import pytest
 from slow_greedy import slow_greedy
 
 from multispin_env import Scenario, solvers
-from multispin_env.model import correction, kernels
+from multispin_env.model import correction
 from multispin_env.model.acceptance import expected_tokens, run_length
-from multispin_env.solvers import CorrectionProblem, corrections
+from multispin_env.model.kernels import correction_samples, correction_search
+from multispin_env.model.latency import tokens_until
+from multispin_env.solvers import CorrectionProblem, sampled
 from multispin_env.solvers.problems import pose
 from multispin_env.world import tape
 
@@ -116,14 +118,21 @@ def test_changes_equal_the_difference_of_two_direct_averages(rule):
     generator = np.random.default_rng(1)
     for trial in range(60):
         p = faded(generator, int(generator.integers(1, 10)), power_dbm=generator.choice([0, 20]))
-        round_ = corrections._Round(p, rule, 16, trial)
+        round_ = sampled.SampledRound(p, rule, 16, trial)
         lengths, other = generator.integers(0, 6, (2, p.num_devices))
-        base, change = round_.changes(lengths, other)
-        coins = round_.coins if rule == "random" else None
+        change = np.empty(p.num_devices)
+        base = correction_samples.latency_changes(
+            round_.radio, round_.samples, lengths, other, change
+        )
+        assert base == correction_samples.mean_latency(round_.radio, round_.samples, lengths)
+        coins = round_.samples.coins if rule == "random" else None
 
         def direct(gamma, round_=round_, coins=coins, p=p):
             sent = correction.correct(
-                round_.run < gamma, rule=rule, downlink=coins, **radio(p, round_.order)
+                round_.samples.run_length < gamma,
+                rule=rule,
+                downlink=coins,
+                **radio(p, round_.order),
             )
             return sent.latency_s.mean()
 
@@ -142,7 +151,7 @@ def test_few_sobol_points_average_as_well_as_many_random_ones():
         p = faded(generator, 8, power_dbm=20)
         lengths = np.full(8, 3)
         truth = p.goodput(lengths, exact=True)
-        few = corrections._Round(p, "optimal", 128, trial)
+        few = sampled.SampledRound(p, "optimal", 128, trial)
         errors["sobol"].append(few.goodput(lengths) / truth - 1)
         errors["random"].append(p.goodput(lengths, samples=1000, seed=trial) / truth - 1)
     assert np.std(errors["sobol"]) <= 1.3 * np.std(errors["random"])
@@ -159,8 +168,8 @@ def test_some_optimum_is_bang_bang(rule):
         p = faded(generator, int(generator.integers(2, 5)), power_dbm=(10, 20)[trial % 2])
         lengths, values = all_goodputs(p, rule)
         structured = 0.0
-        for deadline_s in corrections._deadlines(p):
-            most = corrections.tokens_until(deadline_s, p.token_latency_s, p.max_draft_length)
+        for deadline_s in sampled.all_deadlines(p):
+            most = tokens_until(deadline_s, p.token_latency_s, p.max_draft_length)
             kept = np.all((lengths == 0) | (lengths == most), axis=1)
             structured = max(structured, values[kept].max())
         assert structured == pytest.approx(values.max(), rel=1e-12)
@@ -188,7 +197,7 @@ def test_deadline_is_close_to_enumeration_where_greedy_is_not():
 
 def direct_value(p, lengths, rule, samples, seed):
     """Sample-average goodput by the general correction function, outcomes as the solvers'."""
-    exponential, coins = corrections._outcomes(samples, p.num_devices, seed)
+    exponential, coins = sampled.sobol_outcomes(samples, p.num_devices, seed)
     order = np.argsort(p.uplink_power_w * p.channel_gain, kind="stable")
     run = run_length(exponential, p.acceptance_rate[order])
     sent = correction.correct(
@@ -208,8 +217,8 @@ def test_branch_and_bound_equals_trying_every_deadline_and_subset(rule):
     for trial in range(4):
         p = faded(generator, 6, power_dbm=(10, 20)[trial % 2], longest=6)
         best = 0.0
-        for deadline_s in corrections._deadlines(p):
-            most = corrections.tokens_until(deadline_s, p.token_latency_s, p.max_draft_length)
+        for deadline_s in sampled.all_deadlines(p):
+            most = tokens_until(deadline_s, p.token_latency_s, p.max_draft_length)
             values = [direct_value(p, most * drafts, rule, 32, trial) for drafts in subsets]
             best = max(best, *values)
         found = solvers.branch_and_bound(p, rule, samples=32, seed=trial)
@@ -295,15 +304,13 @@ def test_latencies_of_suffixes_equal_direct_averages(rule):
             p = hopeless(
                 k, channel_gain=gain, acceptance_rate=p.acceptance_rate, max_draft_length=5
             )
-        round_ = corrections._Round(p, rule, 16, trial)
+        round_ = sampled.SampledRound(p, rule, 16, trial)
         length, mean = generator.integers(0, 6, k), np.empty(k + 1)
-        kernels.suffix_latencies(
-            round_.rule, round_.run, round_.coins, length, round_.snr, round_.cost,
-            p.downlink_power_w, p.payload_bits, p.bandwidth_hz, mean,
-        )  # fmt: skip
+        correction_search.suffix_latencies(round_.radio, round_.samples, length, mean)
         for m in range(k + 1):
             kept = np.where(np.arange(k) >= m, length, 0)
-            assert mean[m] == pytest.approx(round_.changes(kept, kept)[0], rel=1e-9, abs=1e-15)
+            direct = correction_samples.mean_latency(round_.radio, round_.samples, kept)
+            assert mean[m] == pytest.approx(direct, rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize("num_devices", [20, 100])
@@ -367,6 +374,7 @@ SOLVERS = {
     "uniform": solvers.uniform,
     "computation_only": solvers.computation_only,
     "deadline": lambda p, rule: solvers.deadline(p, rule=rule),
+    "thorough": lambda p, rule: solvers.thorough(p, rule=rule),
     "branch_and_bound": solvers.branch_and_bound,
     "exhaustive": solvers.exhaustive,
 }
@@ -405,7 +413,7 @@ def test_edges_have_their_limits(name, edge, rule):
     assert np.all((decision.draft_length >= 0) & (decision.draft_length <= p.max_draft_length))
     assert np.isfinite(decision.goodput)
     assert decision.goodput >= 0
-    if name in ("deadline", "branch_and_bound", "exhaustive"):
+    if name in ("deadline", "thorough", "branch_and_bound", "exhaustive"):
         assert decision.goodput >= 3 / 0.07 * (1 - 1e-12)  # plain decoding is always possible
         if edge == "never accepted":
             assert not decision.draft_length.any()
