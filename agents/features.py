@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from multispin_env.scenario import Scenario
-from multispin_env.world.devices import DeviceLaw
+from multispin_env.scenario.devices import DeviceLaw
 
 #: Features of each device, and of the cell.
 NUM_DEVICE_FEATURES: Final = 8

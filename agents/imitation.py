@@ -24,8 +24,8 @@ from multispin_env.model.acceptance import run_length
 from multispin_env.model.channel import snr_db
 from multispin_env.model.sums import total
 from multispin_env.scenario import Scenario
+from multispin_env.scenario.devices import DeviceLaw
 from multispin_env.solvers.problems import CorrectionProblem, UploadProblem, pose_observed
-from multispin_env.world.devices import DeviceLaw
 
 #: States that share a scenario.
 STATES_PER_SCENARIO: Final = 16

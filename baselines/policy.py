@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from multispin_env.envs.spaces import action_space
 from multispin_env.envs.wrappers import flatten_action
 from multispin_env.scenario import Scenario
+from multispin_env.scenario.devices import DeviceLaw
 from multispin_env.solvers.problems import CorrectionProblem, Problem, pose_observed
 from multispin_env.world.control import DRAFT_BANDWIDTH, DRAFT_LENGTH, JOINT, Control
-from multispin_env.world.devices import DeviceLaw
 
 Observation = Mapping[str, NDArray[Any]]
 

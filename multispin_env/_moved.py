@@ -18,7 +18,7 @@ _PACKAGE: Final = "multispin_env"
 #: Old name -> new name, below the package.
 MOVED: Final = {
     "core": "world.core",
-    "devices": "world.devices",
+    "devices": "scenario.devices",
     "env": "envs.scalar",
     "regret": "world.regret",
     "rendering": "envs.rendering",

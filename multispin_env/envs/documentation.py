@@ -118,7 +118,7 @@ OUTCOME_SECTIONS: Final = """
     `emitted`, the arrays) are those of the whole round; only `tokens` and `latency_s` are cut.
 """
 
-_Environment = TypeVar("_Environment", bound=gym.Env)  # type: ignore[type-arg]
+_Environment = TypeVar("_Environment", bound=gym.Env)
 
 
 def complete(cls: type[_Environment]) -> type[_Environment]:

@@ -21,7 +21,7 @@ from multispin_env.model.acceptance import expected_tokens, rejection_probabilit
 from multispin_env.model.channel import snr_from_db
 from multispin_env.model.latency import drafting_latency
 from multispin_env.scenario import CorrectionRadio, Scenario
-from multispin_env.world.devices import DeviceLaw
+from multispin_env.scenario.devices import DeviceLaw
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -6,6 +6,7 @@
 :mod:`.round`             one round as a pure function of tape and decision, to read and replay
 :mod:`.core`              N cells stepped together, the common ground of both shells
 :mod:`.threads`           cells shared out over threads
+:mod:`.arrays`            arrays that callers hand in, and what is taken for them
 :mod:`.regret`            how far a decision was from the best known one
 ========================  ==========================================================================
 """

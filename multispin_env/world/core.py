@@ -32,10 +32,11 @@ from multispin_env.model.kernels.state import (
 )
 from multispin_env.model.latency import MAX_ROUND_S
 from multispin_env.scenario import Scenario
+from multispin_env.scenario.devices import DeviceLaw
 from multispin_env.solvers.problems import Problem, pose
 from multispin_env.world import tape, threads
+from multispin_env.world.arrays import INTEGERS, NUMBERS, checked_array, whole_modes
 from multispin_env.world.control import DRAFT_LENGTH, Control, float_keys, integer_keys
-from multispin_env.world.devices import DeviceLaw
 from multispin_env.world.regret import regret_keys, round_regret
 
 Observation = dict[str, NDArray[Any]]
@@ -58,9 +59,6 @@ Blocks = tuple[
     NDArray[np.int64],
 ]
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
-#: Kinds of dtype that are taken for lengths and modes, and for shares.
-_INTEGERS: Final = "iub"
-_NUMBERS: Final = "iuf"
 _SPLIT_KEYS: Final = frozenset(("draft_length", "bandwidth"))
 
 
@@ -261,19 +259,21 @@ class Core:
                 got = sorted(action) if isinstance(action, dict) else type(action).__name__
                 raise ValueError(f"action = {got}: must be a dict of draft_length and bandwidth")
             draft, share = action["draft_length"], action["bandwidth"]
-            draft = _checked("action['draft_length']", draft, self._one_each, _INTEGERS)
-            share = _checked("action['bandwidth']", share, self._one_each, _NUMBERS)
+            draft = checked_array("action['draft_length']", draft, self._one_each, INTEGERS)
+            share = checked_array("action['bandwidth']", share, self._one_each, NUMBERS)
             self._draft[...] = draft
             self._share[...] = share
         elif control.draft and control.mode:
-            both = _checked("action", action, self._two_each, _INTEGERS)
-            lengths, modes = self._halves
-            self._draft[...] = both[lengths]
-            self._chosen[...] = both[modes]
+            both = checked_array("action", action, self._two_each, INTEGERS)
+            first, second = self._halves
+            self._draft[...] = both[first]
+            self._chosen[...] = both[second]
         elif control.mode:
-            self._chosen[...] = _checked("action", _whole(action), self._one_each, _INTEGERS)
+            self._chosen[...] = checked_array(
+                "action", whole_modes(action), self._one_each, INTEGERS
+            )
         else:
-            self._draft[...] = _checked("action", action, self._one_each, _INTEGERS)
+            self._draft[...] = checked_array("action", action, self._one_each, INTEGERS)
 
     def _ask_policy(self) -> NDArray[np.int64]:
         """Lengths [N, K] that the draft policy gives to the round which is to be drafted."""
@@ -287,7 +287,7 @@ class Core:
         observation.update(zip(integers, obs_int))
         shape = (self.num_cells, self.num_devices)
         answer = self.draft_policy(observation)
-        lengths = _checked("draft_policy's answer", answer, shape, _INTEGERS)
+        lengths = checked_array("draft_policy's answer", answer, shape, INTEGERS)
         wrong = np.argwhere((lengths < 0) | (lengths > self.max_draft_length))
         if wrong.size:
             raise self._out_of_range("draft_policy", "draft length", lengths, *wrong[0])
@@ -482,23 +482,3 @@ def _device_constants(scenario: Scenario) -> NDArray[np.float64]:
     if scenario.protocol == "correction":
         rows.noise_device_w[:] = scenario.noise_device_w
     return block
-
-
-def _checked(name: str, value: Any, shape: tuple[int, ...], kinds: str) -> NDArray[Any]:
-    """`value` as an array; raises unless it has the given shape and one of the kinds of dtype."""
-    array = np.asarray(value)
-    if array.shape != shape or array.dtype.kind not in kinds:
-        allowed = "an integer" if kinds == _INTEGERS else "a numeric"
-        raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}: "
-            f"must have shape {shape} and {allowed} dtype"
-        )
-    return array
-
-
-def _whole(action: Any) -> Any:
-    """Modes as integers where they come as whole floats, as Stable-Baselines3's Bernoulli does."""
-    array = np.asarray(action)
-    if array.dtype.kind == "f" and np.all((array == 0) | (array == 1)):
-        return array.astype(np.int64)
-    return array

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from multispin_env.model.acceptance import run_length
 from multispin_env.model.kernels.state import BLOCK
 from multispin_env.scenario import Scenario
-from multispin_env.world.devices import DeviceLaw, Devices
+from multispin_env.scenario.devices import DeviceLaw, Devices
 
 Floats = NDArray[np.float64]
 EpisodeSeed = tuple[int, ...]

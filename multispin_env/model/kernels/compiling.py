@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 import numba
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_config: Any = numba.config
 
 
 def fingerprint(folder: Path) -> str:
@@ -38,8 +39,8 @@ def cache_folder(package: Path) -> Path | None:
     here = f"kernels-{fingerprint(package)}"
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     places = [package / "__pycache__", user / "multispin-env"]
-    if numba.config.CACHE_DIR:
-        places.insert(0, Path(numba.config.CACHE_DIR))
+    if _config.CACHE_DIR:
+        places.insert(0, Path(_config.CACHE_DIR))
     return next((place / here for place in places if _writable(place / here)), None)
 
 
@@ -59,11 +60,11 @@ CACHE: Final = cache_folder(Path(__file__).parent)
 @contextmanager
 def _kept_in(folder: Path) -> Iterator[None]:
     """Numba reads where its cache is when a function is decorated."""
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+    before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
     try:
         yield
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
 
 
 def _compile(function: _Function, **options: Any) -> _Function:
@@ -90,7 +91,10 @@ def lean(function: _Function) -> _Function:
 
 
 def inner(function: _Function) -> _Function:
-    """Compile a lean function that only kernels call: without the code that Python would need."""
+    """Compile a lean function that only kernels call.
+
+    It lacks the code that Python would call it by: a call from Python ends the process.
+    """
     return called(function, forceinline=True)
 
 
@@ -101,8 +105,8 @@ def called(function: _Function, **options: Any) -> _Function:
 
 def spliced(function: _Function) -> _Function:
     """Put a lean function's source into the kernels that call it: never compiled for itself."""
-    result = numba.njit(inline="always", error_model="numpy", _nrt=False)(function)
-    return cast("_Function", result)
+    options: dict[str, Any] = {"inline": "always", "error_model": "numpy", "_nrt": False}
+    return cast("_Function", numba.njit(**options)(function))
 
 
 def threaded(function: _Function) -> _Function:

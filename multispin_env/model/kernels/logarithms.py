@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from multispin_env.model.kernels.compiling import inner
+from multispin_env.model.kernels.compiling import lean
 
 LN2: Final = float(np.log(2.0))
 DB_PER_NEPER: Final = float(10.0 / np.log(10.0))  # of power; the natural logarithm is faster
 ROOT_HALF_BITS: Final = int(np.sqrt(0.5).view(np.int64))
 
 
-@inner
+@lean
 def natural_log(x):
     """The natural logarithm of a normal number, to a unit in the last place (fdlibm's method).
 
@@ -30,7 +30,7 @@ def natural_log(x):
     return exponent * LN2 + (f - s * (f - z * (0.6666666666666735 + z * low)))
 
 
-@inner
+@lean
 def natural_log1p(x):
     """ln(1 + x) of x >= 0, to two units in the last place; beyond 1e300 as at 1e300."""
     x = min(x, 1e300)

@@ -39,10 +39,10 @@ def high_word(a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def _high_word(typing_context, a, b):  # type: ignore[no-untyped-def]
+def _high_word(typing_context, a, b):
     """A single instruction, which numba's integers of 64 bits cannot ask for."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         from llvmlite import ir
 
         wide = ir.IntType(128)
@@ -53,7 +53,7 @@ def _high_word(typing_context, a, b):  # type: ignore[no-untyped-def]
 
 
 @overload(high_word, inline="always")
-def _compiled_high_word(a, b):  # type: ignore[no-untyped-def]
+def _compiled_high_word(a, b):
     return lambda a, b: _high_word(a, b)
 
 
