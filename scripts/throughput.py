@@ -5,8 +5,9 @@
 
 Machines differ and are noisy, so the numbers to quote are the ratios: CartPole-v1 is timed again
 right before every row. Actions are sampled beforehand; everything goes through `gym.make` and
-`gym.make_vec` with infos on, as a user has it, on one core. Actions are uniform samples, episodes
-last a hundred rounds, and starting them is included.
+`gym.make_vec` with infos on, as a user has it. Actions are uniform samples, episodes last a hundred
+rounds, and starting them is included. Vector environments with lanes for more than one thread are
+measured with one thread and with all that this process may use.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ import multispin_env
 from command_line import check_folder_of
 from multispin_env import solvers
 from multispin_env.envs.vector import MultiSpinVectorEnv
-from multispin_env.model import kernels
+from multispin_env.model.kernels import tapes
+from multispin_env.model.kernels.state import BLOCK
 from multispin_env.solvers.problems import draw
+from multispin_env.world import threads
 from multispin_env.world.control import CONTROLS
 from multispin_env.world.core import Core
 
@@ -129,12 +132,17 @@ def tables(quick: bool) -> list[dict[str, Any]]:
         for k in (20,) if quick else (5, 20, 100, 1000):
             if n * k * 1200 > MEMORY_LIMIT_BYTES:
                 continue
+            counts = sorted({1, len(threads.shares(n, k, threads.available()))})
             for name in IDS if k == 20 and n == 1024 else IDS[:1]:
-                envs = gym.make_vec(f"multispin/{name}-v0", num_envs=n, overrides=overrides(k))
-                steps = int(np.clip(4e6 / (n * k), 10, 3000)) if not quick else 10
-                cartpole = cartpole_seconds(2_000 if quick else 20_000)
-                seconds = repeated(lambda e=envs, s=steps: vector_seconds(e, s), 3)
-                rows.append(row(f"{name}, vector, N={n}, K={k}", seconds, cartpole, k))
+                for count in counts:
+                    envs = gym.make_vec(
+                        f"multispin/{name}-v0", num_envs=n, overrides=overrides(k), threads=count
+                    )
+                    steps = int(np.clip(4e6 / (n * k), 10, 3000)) if not quick else 10
+                    cartpole = cartpole_seconds(2_000 if quick else 20_000)
+                    seconds = repeated(lambda e=envs, s=steps: vector_seconds(e, s), 3)
+                    label = f"{name}, N={n}, K={k}, {count} thread{'s' * (count > 1)}"
+                    rows.append(row(label, seconds, cartpole, k))
     return rows
 
 
@@ -161,14 +169,17 @@ def timed(totals: dict[str, float], owner: Any, method: str, label: str) -> Iter
 
 
 def breakdown(num_envs: int, steps: int) -> dict[str, float]:
-    """Nanoseconds a lane and step that go into the parts, DraftLength-v0 at K = 20."""
-    envs = gym.make_vec("multispin/DraftLength-v0", num_envs=num_envs, overrides=overrides(20))
+    """Nanoseconds a lane and step that go into the parts, in one thread: DraftLength-v0, K = 20.
+
+    Random numbers and observations are made inside `play`; they are timed alone, and taken off.
+    """
+    envs = gym.make_vec(
+        "multispin/DraftLength-v0", num_envs=num_envs, overrides=overrides(20), threads=1
+    )
     totals: dict[str, float] = {}
     with (
-        timed(totals, Core, "_draw_blocks", "random numbers"),
         timed(totals, Core, "reset", "starting episodes"),
-        timed(totals, Core, "play", "play"),
-        timed(totals, kernels, "play", "physics"),
+        timed(totals, Core, "play", "physics"),
         timed(totals, MultiSpinVectorEnv, "_infos", "info"),
     ):
         vector_seconds(envs, 1)
@@ -179,14 +190,17 @@ def breakdown(num_envs: int, steps: int) -> dict[str, float]:
             envs.step(actions[i % 10])
         whole = time.perf_counter() - start
     core = envs.unwrapped._core
-    start = time.perf_counter()
-    for _ in range(steps):
-        core.observe()
-    totals["observation"] = time.perf_counter() - start
-    # The first block of an episode is drawn inside its start: count it as random numbers once.
-    in_play = totals.pop("play") - totals["physics"]
-    totals["starting episodes"] -= totals["random numbers"] - in_play
-    totals["physics"] -= totals["observation"]
+    cells = np.arange(num_envs)
+    blocks = max(1, steps // BLOCK)
+    for name, function, calls in (
+        ("observation", core.observe, steps),
+        ("random numbers", lambda: tapes.draw_first(core._state, cells), blocks),
+    ):
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        totals[name] = time.perf_counter() - start
+        totals["physics"] -= totals[name]
     totals["everything else"] = whole - sum(totals.values())
     scale = 1e9 / steps / num_envs
     return {name: seconds * scale for name, seconds in totals.items()}
@@ -314,7 +328,10 @@ def peers() -> None:
 def main() -> None:
     options = tyro.cli(Options)
     check_folder_of(options.output)
-    print(f"Multi-SPIN Gym {multispin_env.__version__}; 'x' is times the steps/s of CartPole-v1\n")
+    print(
+        f"Multi-SPIN Gym {multispin_env.__version__}, {threads.available()} threads on "
+        f"{os.cpu_count()} cores; 'x' is times the steps/s of CartPole-v1\n"
+    )
     rows = tables(options.quick)
     peers()
     print("\nWhere a lane's round goes (vector, N=1024, K=20):")
