@@ -10,8 +10,11 @@
 :mod:`.correction_bound`     solvers: branch and bound over subsets
 :mod:`.correction_subsets`   solvers: the more thorough searches
 :mod:`.uploads`              the upload protocol: bandwidths and latency of a round (paper A)
+:mod:`.upload_search`        solvers: the best lengths, with a bound
+:mod:`.upload_grid`          solvers: Proposition 1 on a grid
 :mod:`.state`                what N cells are made of, and what a step of them gives
 :mod:`.rounds`               one round of N cells, from a decision to its outcome
+:mod:`.tapes`                drawing an episode's randomness
 :mod:`.observing`            what is observed of the round that comes next
 ===========================  =======================================================================
 
