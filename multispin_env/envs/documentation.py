@@ -29,6 +29,9 @@ DRAFTING_SECTION: Final = """
     | `rejected`        | int64 | [0, 1]                |        | its draft was rejected       |
 
     Only delivered rounds enter the feedback.
+
+    With `observe_time=True` also `time_left_s`, float32 of shape (1,) in [0, episode.horizon_s]:
+    seconds until the episode ends. A round that is not over by then delivers nothing.
 """
 
 PENDING_SECTION: Final = """
@@ -51,6 +54,10 @@ PENDING_SECTION: Final = """
     | `accepted`        | int64 | [0, max_draft_length] | tokens | accepted in the pending round |
     | `accepted_count`  | int64 | [0, 2^53]             | tokens | in delivered rounds           |
     | `rejection_count` | int64 | [0, 2^53]             |        | rejected drafts in such       |
+
+    With `observe_time=True` also `time_left_s`, float32 of shape (1,) in [0, episode.horizon_s]:
+    seconds from the start of the pending round until the episode ends. A round that is not over by
+    then delivers nothing.
 """
 
 OUTCOME_SECTIONS: Final = """

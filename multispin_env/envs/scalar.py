@@ -27,6 +27,7 @@ from multispin_env.world.control import (
     DRAFT_LENGTH,
     JOINT,
     MODE_SELECTION,
+    TIME_LEFT,
     Control,
 )
 from multispin_env.world.core import (
@@ -70,6 +71,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         reward: Reward = "margin",
         price: float | None = None,
         observe_acceptance: bool = True,
+        observe_time: bool = False,
         correction: str = "optimal",
         draft_policy: DraftPolicyLike | None = None,
         regret: bool = False,
@@ -93,6 +95,7 @@ class MultiSpinEnv(gym.Env[Any, Any]):
             batched=False,
             correction=correction,
             observe_acceptance=observe_acceptance,
+            observe_time=observe_time,
             draft_policy=draft_policy,
             regret=regret,
         )
@@ -103,7 +106,10 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         self._running = False
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
         self.action_space = action_space(self.control, *shape)
-        self.observation_space = observation_space(self.control, *shape, bool(observe_acceptance))
+        horizon_s = self.scenario.episode.horizon_s if observe_time else None
+        self.observation_space = observation_space(
+            self.control, *shape, bool(observe_acceptance), horizon_s
+        )
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -229,6 +235,8 @@ class MultiSpinEnv(gym.Env[Any, Any]):
         observation: Observation = self._no_observation.copy()
         for key, block, row in self._rows:
             observation[key] = outcome[block][row]
+        if self._core.observe_time:
+            observation[TIME_LEFT] = self._core.time_left()[0]
         return observation
 
 
@@ -287,6 +295,7 @@ class DraftLengthEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `observe_time`: show the time that is left of the episode.
     * `correction`: how corrections travel: "optimal" (default), "uplink", "downlink", "random".
     * `regret`: add the regret of each round to the info.
     * `render_mode`: None, "human", "rgb_array" or "ansi".
@@ -318,6 +327,7 @@ class ModeSelectionEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `observe_time`: show the time that is left of the episode.
     * `draft_policy`: an int, a list of K, the name of a solver
       (`multispin_env.solvers.DRAFT_SOLVERS`), or a callable that maps the observation of
       DraftLength-v0 to K lengths. Default: the scenario's reference length.
@@ -350,6 +360,7 @@ class JointEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.uplink_power_dbm": 10}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `observe_time`: show the time that is left of the episode.
     * `regret`: add the regret of each round to the info.
     * `render_mode`: None, "human", "rgb_array" or "ansi".
 
@@ -387,6 +398,7 @@ class DraftBandwidthEnv(MultiSpinEnv):
     * `overrides`: dotted scenario fields and their values: `{"radio.bandwidth_hz": 5e6}`.
     * `reward`, `price`: see Rewards.
     * `observe_acceptance`: show acceptance rates (default), or feedback.
+    * `observe_time`: show the time that is left of the episode.
     * `regret`: add the regret of each round to the info.
     * `render_mode`: None, "human", "rgb_array" or "ansi".
 

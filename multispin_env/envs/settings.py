@@ -83,6 +83,7 @@ def make_core(
     batched: bool,
     correction: str = "optimal",
     observe_acceptance: bool = True,
+    observe_time: bool = False,
     draft_policy: DraftPolicyLike | None = None,
     regret: bool = False,
     threads: int | None = 1,
@@ -108,9 +109,20 @@ def make_core(
         raise ValueError(f"draft_policy = {draft_policy!r}: solvers need observe_acceptance=True")
     if draft_policy is not None and (control.draft or not control.mode):
         raise ValueError(f"draft_policy is given: in {control.id} the agent picks the lengths")
-    for name, flag in (("observe_acceptance", observe_acceptance), ("regret", regret)):
+    flags = {
+        "observe_acceptance": observe_acceptance,
+        "observe_time": observe_time,
+        "regret": regret,
+    }
+    for name, flag in flags.items():
         if not isinstance(flag, bool | np.bool_):
             raise ValueError(f"{name} = {flag!r}: must be True or False")
+    for scenario in scenarios if observe_time else ():
+        if scenario.episode.horizon_s is None:
+            raise ValueError(
+                f"observe_time = True: scenario {scenario.name!r} has episode.rounds = "
+                f"{scenario.episode.rounds}: must have episode.horizon_s, of which time is left"
+            )
     if threads is not None:
         check_integer("threads", threads, 1)
     fixed_draft: NDArray[np.int64] | None = None
@@ -126,6 +138,7 @@ def make_core(
         scenarios,
         correction=correction,
         observe_acceptance=bool(observe_acceptance),
+        observe_time=bool(observe_time),
         fixed_draft=fixed_draft,
         draft_policy=policy,
         regret=bool(regret),

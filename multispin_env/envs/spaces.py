@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from multispin_env.model.channel import SNR_LIMIT_DB
 from multispin_env.scenario import MAX_TOKEN_LATENCY_S
-from multispin_env.world.control import Control, float_keys, integer_keys
+from multispin_env.world.control import TIME_LEFT, Control, float_keys, integer_keys
 
 #: Upper bound of the counters in the feedback observation.
 COUNT_MAX: Final = 2**53
@@ -31,9 +31,16 @@ def action_space(control: Control, num_devices: int, max_draft_length: int) -> s
 
 
 def observation_space(
-    control: Control, num_devices: int, max_draft_length: int, observe_acceptance: bool
+    control: Control,
+    num_devices: int,
+    max_draft_length: int,
+    observe_acceptance: bool,
+    horizon_s: float | None = None,
 ) -> spaces.Dict:
-    """The observation space of one environment: a Dict of boxes of shape [K]."""
+    """The observation space of one environment: a Dict of boxes of shape [K].
+
+    With `horizon_s`, the longest that an episode may last, also the time that is left, [1].
+    """
     bounds: dict[str, tuple[float, float]] = {
         "snr_db": (-SNR_LIMIT_DB, SNR_LIMIT_DB),
         "next_snr_db": (-SNR_LIMIT_DB, SNR_LIMIT_DB),
@@ -52,4 +59,6 @@ def observation_space(
         low, high = bounds[key]
         dtype: Any = np.float32 if key in floats else np.int64
         boxes[key] = spaces.Box(dtype(low), dtype(high), (num_devices,), dtype)
+    if horizon_s is not None:
+        boxes[TIME_LEFT] = spaces.Box(0.0, np.float32(horizon_s), (1,), np.float32)  # type: ignore[arg-type]
     return spaces.Dict(boxes)

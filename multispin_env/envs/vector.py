@@ -27,6 +27,7 @@ from multispin_env.world.control import (
     DRAFT_LENGTH,
     JOINT,
     MODE_SELECTION,
+    TIME_LEFT,
     Control,
 )
 from multispin_env.world.core import (
@@ -84,6 +85,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         reward: Reward = "margin",
         price: float | None = None,
         observe_acceptance: bool = True,
+        observe_time: bool = False,
         correction: str = "optimal",
         draft_policy: DraftPolicyLike | None = None,
         regret: bool = False,
@@ -120,6 +122,7 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
             batched=True,
             correction=correction,
             observe_acceptance=observe_acceptance,
+            observe_time=observe_time,
             draft_policy=draft_policy,
             regret=regret,
             threads=threads,
@@ -127,8 +130,10 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         self.correction = correction
         shape = (self.scenario.num_devices, self.scenario.max_draft_length)
         self.single_action_space = action_space(self.control, *shape)
+        horizons = [s.episode.horizon_s or 0.0 for s in self.scenarios]
+        horizon_s = max(horizons) if observe_time else None
         self.single_observation_space = observation_space(
-            self.control, *shape, bool(observe_acceptance)
+            self.control, *shape, bool(observe_acceptance), horizon_s
         )
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -273,6 +278,8 @@ class MultiSpinVectorEnv(VectorEnv[Observation, Any, NDArray[Any]]):
         floats, integers = observed(outcome)
         observation: Observation = dict(zip(self._core.float_keys, floats))
         observation.update(zip(self._core.integer_keys, integers))
+        if self._core.observe_time:
+            observation[TIME_LEFT] = self._core.time_left()
         return observation
 
     def _infos(

@@ -13,6 +13,7 @@ from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import ArrayLike, NDArray
 
 from multispin_env.model.latency import tokens_until
+from multispin_env.world.control import TIME_LEFT
 
 #: Bandwidth share of a flat action's lower end, relative to the upper end.
 LEAST_SHARE: Final = 0.01
@@ -151,7 +152,8 @@ class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], Rec
 
     The parts stand in the order of the observation space's keys, K numbers each. Decibels are
     divided by 30, latencies (seconds a token) multiplied by 30, draft lengths and accepted tokens
-    divided by the longest draft; counts become log1p(count) / 10; rates and flags stay.
+    divided by the longest draft; counts become log1p(count) / 10; the time that is left is divided
+    by the horizon; rates and flags stay.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -163,7 +165,9 @@ class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], Rec
                 f"env has observation space {inner}: FlatObservation wraps multispin/*"
             )
         self._keys = tuple(inner.spaces)
-        self._longest = np.float32(self.get_wrapper_attr("scenario").max_draft_length)
+        scenario = self.get_wrapper_attr("scenario")
+        self._longest = np.float32(scenario.max_draft_length)
+        self._horizon_s = np.float32(scenario.episode.horizon_s or np.inf)
         low, high = (
             self.observation({key: getattr(inner[key], end) for key in self._keys})
             for end in ("low", "high")
@@ -181,6 +185,8 @@ class FlatObservation(gym.ObservationWrapper[NDArray[np.float32], Any, Any], Rec
                 value = value * np.float32(30.0)
             elif key in ("draft_length", "accepted"):
                 value = value / self._longest
+            elif key == TIME_LEFT:
+                value = value / self._horizon_s
             elif key.endswith("_count"):
                 value = np.log1p(value) / np.float32(10.0)
             parts.append(value)

@@ -36,8 +36,12 @@ DRAFT_BANDWIDTH: Final = Control("DraftBandwidth", ("upload",), "qwen3.5", True,
 CONTROLS: Final = (DRAFT_LENGTH, MODE_SELECTION, JOINT, DRAFT_BANDWIDTH)
 
 
+#: Key of the seconds that are left of the episode, [1]: the one that is per cell.
+TIME_LEFT: Final = "time_left_s"
+
+
 def float_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
-    """Keys of the float observations, in the row order of :func:`.observe_cell`."""
+    """Keys of the float observations per device, in the row order of :func:`.observe_cell`."""
     keys = ["snr_db", "token_latency_s"]
     keys += ["next_snr_db"] * control.pending
     keys += ["acceptance_rate"] * observe_acceptance

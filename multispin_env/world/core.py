@@ -36,7 +36,13 @@ from multispin_env.scenario.devices import DeviceLaw
 from multispin_env.solvers.problems import Problem, pose
 from multispin_env.world import tape, threads
 from multispin_env.world.arrays import INTEGERS, NUMBERS, checked_array, whole_modes
-from multispin_env.world.control import DRAFT_LENGTH, Control, float_keys, integer_keys
+from multispin_env.world.control import (
+    DRAFT_LENGTH,
+    TIME_LEFT,
+    Control,
+    float_keys,
+    integer_keys,
+)
 from multispin_env.world.regret import regret_keys, round_regret
 
 Observation = dict[str, NDArray[Any]]
@@ -70,6 +76,7 @@ class Core:
         scenarios: one scenario a cell; they agree in protocol, devices and longest draft.
         correction: the rule that picks modes where the agent does not.
         observe_acceptance: show acceptance rates, or feedback in their place.
+        observe_time: show the time that is left; every scenario has a horizon then.
         fixed_draft: where a round is pending, [N, K]: the lengths of round 0, and of all rounds
             where neither the agent nor a draft policy decides them.
         draft_policy: decides the lengths where the agent does not, batched.
@@ -86,6 +93,7 @@ class Core:
         *,
         correction: str = "optimal",
         observe_acceptance: bool = True,
+        observe_time: bool = False,
         fixed_draft: NDArray[np.int64] | None = None,
         draft_policy: DraftPolicy | None = None,
         regret: bool = False,
@@ -101,6 +109,7 @@ class Core:
         self.draft_policy = draft_policy
         self.fixed_draft = fixed_draft
         self.correction = correction
+        self.observe_time = observe_time
         self.regret_keys = regret_keys(control) if regret else ()
         self.float_keys = float_keys(control, observe_acceptance)
         self.integer_keys = integer_keys(control, observe_acceptance)
@@ -285,6 +294,8 @@ class Core:
         observing.observe(self._state, self._nobody, 0, obs_float, obs_int, self._workspace)
         observation: Observation = dict(zip(floats, obs_float))
         observation.update(zip(integers, obs_int))
+        if self.observe_time:
+            observation[TIME_LEFT] = self.time_left()
         shape = (self.num_cells, self.num_devices)
         answer = self.draft_policy(observation)
         lengths = checked_array("draft_policy's answer", answer, shape, INTEGERS)
@@ -303,6 +314,11 @@ class Core:
         """Write the present observation of all cells but the idle ones into `outcome`."""
         pending = int(self._pending)
         observing.observe(self._state, idle, pending, *observed(outcome), self._workspace)
+
+    def time_left(self) -> NDArray[np.float32]:
+        """Seconds until the horizon of each cell's episode, [N, 1]."""
+        left_s = self._state.cell["horizon_s"] - self._clock["time_s"]
+        return left_s.astype(np.float32)[:, None]
 
     def play(self, idle: NDArray[np.bool_] | None = None) -> Blocks:
         """Play one round, as decided, in every cell that is not idle.
