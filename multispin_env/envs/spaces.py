@@ -60,5 +60,5 @@ def observation_space(
         dtype: Any = np.float32 if key in floats else np.int64
         boxes[key] = spaces.Box(dtype(low), dtype(high), (num_devices,), dtype)
     if horizon_s is not None:
-        boxes[TIME_LEFT] = spaces.Box(0.0, np.float32(horizon_s), (1,), np.float32)  # type: ignore[arg-type]
+        boxes[TIME_LEFT] = spaces.Box(0.0, np.float32(horizon_s), (1,), np.float32)
     return spaces.Dict(boxes)

@@ -318,7 +318,7 @@ class Core:
     def time_left(self) -> NDArray[np.float32]:
         """Seconds until the horizon of each cell's episode, [N, 1]."""
         left_s = self._state.cell["horizon_s"] - self._clock["time_s"]
-        return left_s.astype(np.float32)[:, None]
+        return np.asarray(left_s, np.float32)[:, None]
 
     def play(self, idle: NDArray[np.bool_] | None = None) -> Blocks:
         """Play one round, as decided, in every cell that is not idle.
