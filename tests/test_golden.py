@@ -1,18 +1,18 @@
-"""What exists is frozen: see :mod:`golden` for what is hashed, and where bits may differ."""
+"""What exists is frozen: see :mod:`golden_hashes` for what is hashed, and where bits may differ."""
 
 import json
 
-import golden
+import golden_hashes
 import pytest
 
-STORED = json.loads(golden.HASHES.read_text())
-CASES = golden.cases()
+STORED = json.loads(golden_hashes.HASHES.read_text())
+CASES = golden_hashes.cases()
 
 
 @pytest.fixture(scope="session")
 def known():
     """The hashes of this platform; None where its elementary functions round in their own way."""
-    return STORED["sha256"].get(golden.platform())
+    return STORED["sha256"].get(golden_hashes.platform())
 
 
 def test_every_case_is_stored():
@@ -30,7 +30,7 @@ def test_nothing_changed(name, known):
 
 
 def test_a_changed_bit_is_noticed():
-    digests = [golden.Digest() for _ in range(3)]
+    digests = [golden_hashes.Digest() for _ in range(3)]
     values = [1.0, 1.0, 1.0000000000000002]
     for digest, value in zip(digests, values):
         digest.add({"reward": value})

@@ -77,9 +77,12 @@ def test_the_page_on_optimality_shows_the_stored_table():
         rows = list(csv.DictReader(file))
     for row in rows:
         assert f"{row['mean_loss_%']} ({row['worst_loss_%']})" in text
-        if row["solver"] == "deadline":  # what the page and the docstring say of it
+        # What the page and the docstrings say of the two.
+        if row["solver"] == "deadline" and row["table"] != "hard":
             assert float(row["mean_loss_%"]) <= 0.1
             assert float(row["worst_loss_%"]) < 1.0
+        if row["solver"] == "thorough":
+            assert float(row["worst_loss_%"]) <= 0.1
 
 
 @pytest.mark.slow
@@ -127,7 +130,7 @@ def test_draw_round_makes_the_picture_of_the_docs(tmp_path):
 @pytest.mark.slow
 def test_throughput_reports_every_part():
     out = run("throughput.py", "--quick")
-    for part in ("scalar, K=20", "vector, N=64, K=20", "random numbers", "physics", "deadline, "):
+    for part in ("scalar, K=20", "N=64, K=20, 1 thread", "random numbers", "physics", "deadline, "):
         assert part in out
     assert "peak memory" in out
 

@@ -3,7 +3,7 @@
 Every case plays an environment, or asks a solver for decisions on stored rounds, and is reduced to
 a SHA-256 over the bytes of all it gave: observations, rewards, infos and flags, through autoresets.
 
-    python tests/golden.py    # makes tests/data/golden-hashes.json; adds cases, changes none
+    python tests/golden_hashes.py    # makes tests/data/golden-hashes.json; adds cases, changes none
 
 **Where the last bit may differ.** NumPy and the C library may round log, log1p, exp and powers
 differently on processors with other vector instructions. :func:`platform` hashes those functions on
