@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 #: Devices (cells times K) that are worth waking up another thread for.
-WORTH_A_THREAD: Final = 2500
+WORTH_A_THREAD: Final = 4000
 
 _pool: ThreadPoolExecutor | None = None
 
