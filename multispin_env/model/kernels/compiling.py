@@ -37,8 +37,9 @@ def cache_folder(package: Path) -> Path | None:
     `NUMBA_CACHE_DIR` where it is set; `__pycache__` beside the kernels; the user's cache.
     """
     here = f"kernels-{fingerprint(package)}"
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    places = [package / "__pycache__", user / "multispin-env"]
+    home = os.path.expanduser("~")  # as it is for a user without a home
+    user = os.environ.get("XDG_CACHE_HOME") or ("" if home == "~" else f"{home}/.cache")
+    places = [package / "__pycache__", *([Path(user) / "multispin-env"] if user else [])]
     if _config.CACHE_DIR:
         places.insert(0, Path(_config.CACHE_DIR))
     return next((place / here for place in places if _writable(place / here)), None)
