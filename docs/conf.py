@@ -67,6 +67,8 @@ napoleon_use_rtype = False
 nitpick_ignore = [("py:exc", "DependencyNotInstalled"), ("py:exc", "ResetNeeded")]
 nitpick_ignore += [
     ("py:class", "multispin_env.parallel.Result"),
+    ("py:class", "multispin_env.model.kernels.compiling._Function"),
+    ("py:mod", "multiprocessing"),
     *(("py:class", name) for name in ALIASES),
 ]
 nitpick_ignore_regex = [
