@@ -11,20 +11,19 @@ CASES = golden_hashes.cases()
 
 @pytest.fixture(scope="session")
 def known():
-    """The hashes of this platform; None where its elementary functions round in their own way."""
-    return STORED["sha256"].get(golden_hashes.platform())
+    """The hashes of this platform; none where its elementary functions round in their own way."""
+    return STORED["sha256"].get(golden_hashes.platform(), {})
 
 
 def test_every_case_is_stored():
     assert sorted(STORED["totals"]) == sorted(CASES)
-    for hashes in STORED["sha256"].values():
-        assert sorted(hashes) == sorted(CASES)
+    assert sorted(set().union(*STORED["sha256"].values())) == sorted(CASES)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_nothing_changed(name, known):
     result = CASES[name]()
-    if known is not None:
+    if name in known:
         assert result["sha256"] == known[name]
     assert result["totals"] == pytest.approx(STORED["totals"][name], rel=1e-9, abs=1e-9)
 
