@@ -9,7 +9,31 @@ from gymnasium import spaces
 
 from multispin_env.model.channel import SNR_LIMIT_DB
 from multispin_env.scenario import MAX_TOKEN_LATENCY_S
-from multispin_env.world.control import TIME_LEFT, Control, float_keys, integer_keys
+from multispin_env.world.control import (
+    CONTROLS,
+    DRAFT_BANDWIDTH,
+    DRAFT_LENGTH,
+    JOINT,
+    MODE_SELECTION,
+    TIME_LEFT,
+    Control,
+    float_keys,
+    integer_keys,
+)
+
+__all__ = [  # the kinds of environment have been here before
+    "CONTROLS",
+    "COUNT_MAX",
+    "DRAFT_BANDWIDTH",
+    "DRAFT_LENGTH",
+    "JOINT",
+    "MODE_SELECTION",
+    "Control",
+    "action_space",
+    "float_keys",
+    "integer_keys",
+    "observation_space",
+]
 
 #: Upper bound of the counters in the feedback observation.
 COUNT_MAX: Final = 2**53

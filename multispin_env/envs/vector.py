@@ -1,7 +1,7 @@
 """The vector environments: N cells stepped together, Gymnasium's `VectorEnv`.
 
 Lane i of a vector environment seeded s equals the scalar environment seeded s + i, bit for bit.
-No Python runs per lane, but for the lanes that start an episode or need new random numbers.
+No Python runs per lane, but for those that start an episode.
 """
 
 from __future__ import annotations
