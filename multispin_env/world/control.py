@@ -41,7 +41,7 @@ TIME_LEFT: Final = "time_left_s"
 
 
 def float_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
-    """Keys of the float observations per device, in the row order of :func:`.observe_cell`."""
+    """Keys of the float observations, in the row order of `kernels.observing.observe_cell`."""
     keys = ["snr_db", "token_latency_s"]
     keys += ["next_snr_db"] * control.pending
     keys += ["acceptance_rate"] * observe_acceptance
@@ -49,7 +49,7 @@ def float_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
 
 
 def integer_keys(control: Control, observe_acceptance: bool) -> tuple[str, ...]:
-    """Keys of the integer observations, in the row order of :func:`.observe_cell`."""
+    """Keys of the integer observations, in the row order of `kernels.observing.observe_cell`."""
     keys = ["draft_length", "rejected"] if control.pending else []
     if not observe_acceptance:
         keys += ["accepted_count", "rejection_count", "accepted"]
